@@ -45,7 +45,7 @@ pub(crate) enum KeySetError {
 }
 
 #[derive(Deserialize)]
-struct WrittenSet {
+struct RawSet {
     keys: Vec<Value>,
 }
 
@@ -55,7 +55,7 @@ impl KeySet {
     /// # Errors
     /// See [`KeySetError`].
     pub(crate) fn parse(text: &[u8]) -> Result<Self, KeySetError> {
-        let WrittenSet { keys } = serde_json::from_slice(text).map_err(|_| KeySetError::Malformed)?;
+        let RawSet { keys } = serde_json::from_slice(text).map_err(|_| KeySetError::Malformed)?;
         if keys.len() > MAX_KEYS {
             return Err(KeySetError::TooMany);
         }
@@ -75,10 +75,10 @@ impl KeySet {
         id: Option<&str>,
         algorithm: Algorithm,
     ) -> Result<Vec<(&VerificationKey, &Validation)>, IdentityFault> {
-        let allowed = |key: &'_ VerificationKey| key.algorithms.iter().position(|(one, _)| *one == algorithm);
-        let mut known = self.keys.iter().filter(|key| id.is_none() || key.id.as_deref() == id).peekable();
-        let fault = if known.peek().is_some() { IdentityFault::Algorithm } else { IdentityFault::UnknownKey };
-        let usable = known.filter_map(|key| Some((key, &key.algorithms[allowed(key)?].1)));
+        let allowed = |key: &'_ VerificationKey| key.algorithms.iter().position(|(other, _)| *other == algorithm);
+        let mut matching = self.keys.iter().filter(|key| id.is_none() || key.id.as_deref() == id).peekable();
+        let fault = if matching.peek().is_some() { IdentityFault::Algorithm } else { IdentityFault::UnknownKey };
+        let usable = matching.filter_map(|key| Some((key, &key.algorithms[allowed(key)?].1)));
         let usable: Vec<_> = usable.take(MAX_TRIED).collect();
         if usable.is_empty() { Err(fault) } else { Ok(usable) }
     }
@@ -86,8 +86,8 @@ impl KeySet {
 
 impl VerificationKey {
     /// Reads a key of a set. Returns `None` if it verifies no signatures of a supported algorithm.
-    fn read(written: Value) -> Option<Self> {
-        let jwk: Jwk = serde_json::from_value(written).ok()?;
+    fn read(raw: Value) -> Option<Self> {
+        let jwk: Jwk = serde_json::from_value(raw).ok()?;
         let (usage, operations) = (&jwk.common.public_key_use, &jwk.common.key_operations);
         let is_for_others = usage.as_ref().is_some_and(|usage| *usage != PublicKeyUse::Signature)
             || operations.as_ref().is_some_and(|operations| !operations.contains(&KeyOperations::Verify));

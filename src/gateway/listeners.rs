@@ -188,12 +188,13 @@ impl Listeners {
         let mut before = std::mem::take(&mut self.entries);
         let mut retired = Retired(Vec::new());
         for ((name, _), planned) in named_listeners(config).into_iter().zip(plan.entries) {
-            let known = before.iter().position(|entry| entry.name == name).map(|position| before.swap_remove(position));
-            match (planned, known) {
+            let position = before.iter().position(|entry| entry.name == name);
+            let existing = position.map(|position| before.swap_remove(position));
+            match (planned, existing) {
                 (PlannedEntry::Kept(listen), Some(entry)) => self.entries.push(entry.updated(*listen)),
                 (PlannedEntry::Kept(_), None) => {}
-                (PlannedEntry::New(entry), known) => {
-                    retired.0.extend(known.map(|known| (DrainReason::Replaced, known.drain)));
+                (PlannedEntry::New(entry), existing) => {
+                    retired.0.extend(existing.map(|existing| (DrainReason::Replaced, existing.drain)));
                     self.entries.push(*entry);
                 }
             }

@@ -55,7 +55,7 @@ pub enum PipelineOutcome {
 
 /// A body whose bytes are in memory.
 struct BufferedBody {
-    left: RemainingBody,
+    remaining: RemainingBody,
     unread: Bytes,
 }
 
@@ -99,8 +99,11 @@ impl Pipeline {
             Ok(None) => return PipelineOutcome::Incomplete,
             Err(Malformed) => return PipelineOutcome::Malformed,
         };
-        let left = RemainingBody::new(framing);
-        let body = if left.is_end() { RequestBody::none() } else { RequestBody::new(BufferedBody { left, unread }) };
+        let remaining = RemainingBody::new(framing);
+        let body = match remaining.is_end() {
+            true => RequestBody::none(),
+            false => RequestBody::new(BufferedBody { remaining, unread }),
+        };
         let mut request = parsed.request.map(|()| body);
         request.extensions_mut().insert(Peer(peer));
         match poll_once(self.limited.clone().call(request)) {
@@ -149,7 +152,7 @@ impl Pipeline {
         let mut sent = Vec::new();
         let framing_out = http1::write_response(&mut sent, &response, context);
         // `RequestBody` removes forbidden trailers.
-        let body = RequestBody::new(BufferedBody { left: RemainingBody::new(framing), unread });
+        let body = RequestBody::new(BufferedBody { remaining: RemainingBody::new(framing), unread });
         match framing_out {
             Framing::Length(0) => {}
             framing => match write_body(framing, body) {
@@ -163,9 +166,9 @@ impl Pipeline {
 
 /// Returns the number of bytes after the body, or `None` if the body is incomplete.
 fn bytes_after_body(framing: Framing, bytes: &Bytes) -> Result<Option<usize>, Malformed> {
-    let (mut left, mut unread) = (RemainingBody::new(framing), bytes.clone());
+    let (mut remaining, mut unread) = (RemainingBody::new(framing), bytes.clone());
     loop {
-        match left.take(&mut unread)? {
+        match remaining.take(&mut unread)? {
             Piece::Data(_) => {}
             Piece::End(_) => return Ok(Some(unread.len())),
             Piece::NeedInput => return Ok(matches!(framing, Framing::UntilClose).then_some(0)),
@@ -241,20 +244,20 @@ impl Body for BufferedBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<BodyData>, Malformed>>> {
         let this = &mut *self;
-        Poll::Ready(match this.left.take(&mut this.unread) {
+        Poll::Ready(match this.remaining.take(&mut this.unread) {
             Ok(Piece::Data(data)) => Some(Ok(Frame::data(data.into()))),
             Ok(Piece::End(trailers)) => trailers.map(|trailers| Ok(Frame::trailers(trailers))),
-            Ok(Piece::NeedInput) if matches!(this.left, RemainingBody::UntilClose) => None,
+            Ok(Piece::NeedInput) if matches!(this.remaining, RemainingBody::UntilClose) => None,
             Ok(Piece::NeedInput) | Err(Malformed) => Some(Err(Malformed)),
         })
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left.is_end()
+        self.remaining.is_end()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.left.size_hint()
+        self.remaining.size_hint()
     }
 }
 

@@ -102,8 +102,8 @@ impl TransferRate {
             self.begin_interval(pause);
             interval = 0;
         }
-        let left = (timeout - pause).min(timeout - interval);
-        Ok(self.is_waiting().then(|| now.saturating_add(left)))
+        let remaining = (timeout - pause).min(timeout - interval);
+        Ok(self.is_waiting().then(|| now.saturating_add(remaining)))
     }
 
     /// Returns how long the gateway has waited for the client in this interval.

@@ -116,15 +116,15 @@ impl EntryFactory {
         // The first answer for a name makes no slow start: at the start of the gateway, all targets are new.
         let is_new = before.iter().any(|entry| entry.address.is_some() && self.targets[entry.position].0 == *target);
         let resolved = |position| {
-            let entry = |known: Option<ResolvedAddress>| {
-                let (address, weight) = (known.map(|known| known.address), known.map_or(1, |known| known.weight));
+            let entry = |resolved: Option<&ResolvedAddress>| {
+                let (address, weight) = resolved.map_or((None, 1), |found| (Some(found.address), found.weight));
                 let kept = (position, address, self.weight(position, weight));
                 let is_kept = |entry: &&Arc<Entry>| (entry.position, entry.address, entry.weight) == kept;
                 before.iter().find(is_kept).cloned().unwrap_or_else(|| self.entry(position, address, weight, is_new))
             };
             match addresses {
                 [] => vec![entry(None)],
-                known => known.iter().map(|known| entry(Some(*known))).collect(),
+                resolved => resolved.iter().map(|address| entry(Some(address))).collect(),
             }
         };
         let others = |position| before.iter().filter(|entry| entry.position == position).cloned().collect();
@@ -146,7 +146,7 @@ impl EntryFactory {
             (target, Some(authority)) if target.uses_tls() => Dialer::tls(address, &authority, settings, tls()),
             (_, authority) => Dialer::plaintext(address, authority.as_ref(), settings),
         };
-        let dialer = target_address.as_ref().map(|known| dialer(known.with_resolved(address)));
+        let dialer = target_address.as_ref().map(|target| dialer(target.with_resolved(address)));
         let endpoint = |dialer| Backend::Http(Endpoint::new(dialer, settings, self.metrics.clone(), &state));
         let backend = dialer.map_or(Backend::Echo, endpoint);
         Arc::new(Entry { state, position, address, weight, id, turn: AtomicI64::new(0), backend })

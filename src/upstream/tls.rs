@@ -96,7 +96,7 @@ impl UpstreamTlsConfigs {
     pub(crate) fn replaced<'a>(&self, upstreams: impl IntoIterator<Item = &'a UpstreamSettings>) -> Self {
         let replaced = |upstream: &UpstreamSettings| {
             let tls = upstream.tls.as_ref()?;
-            let kept = self.0.get(&upstream.name).filter(|known| known.tls == *tls).cloned();
+            let kept = self.0.get(&upstream.name).filter(|config| config.tls == *tls).cloned();
             let config = kept.unwrap_or_else(|| Arc::new(UpstreamTlsConfig::new(tls.clone())));
             Some((Arc::clone(&upstream.name), config))
         };
@@ -105,8 +105,8 @@ impl UpstreamTlsConfigs {
 
     /// Returns the configuration of an upstream. Reads its files if that has not been done.
     pub(super) fn get_or_read(&self, upstream: &UpstreamSettings) -> Arc<UpstreamTlsConfig> {
-        let known = self.0.get(&upstream.name).cloned();
-        known.unwrap_or_else(|| Arc::new(UpstreamTlsConfig::new(upstream.tls.clone().unwrap_or_default())))
+        let existing = self.0.get(&upstream.name).cloned();
+        existing.unwrap_or_else(|| Arc::new(UpstreamTlsConfig::new(upstream.tls.clone().unwrap_or_default())))
     }
 
     /// Creates watchers that reload the configurations whose files change.

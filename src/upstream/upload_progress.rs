@@ -74,12 +74,12 @@ impl UploadProgress {
             self.release();
         }
         loop {
-            let left = (self.last_progress() + limit).saturating_duration_since(Instant::now());
-            match left.is_zero() {
+            let remaining = (self.last_progress() + limit).saturating_duration_since(Instant::now());
+            match remaining.is_zero() {
                 true if self.waits_for_reader.load(Relaxed) => self.restart_response_time(),
                 true if self.waits_for_client.load(Relaxed) => return UpstreamError::ClientStalled,
                 true => return UpstreamError::TimedOut,
-                false => sleep(left).await,
+                false => sleep(remaining).await,
             }
         }
     }

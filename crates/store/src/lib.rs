@@ -242,9 +242,9 @@ impl Store {
     /// permits.
     #[doc(hidden)]
     pub fn may_refuse(&self, charges: &[Charge]) -> bool {
-        backend!(self, |memory| memory.take(charges).is_ok_and(|outcome| !outcome.granted()), |redis| charges
-            .iter()
-            .any(|charge| redis.refuses(charge)))
+        backend!(self, |memory| memory.take(charges).is_ok_and(|outcome| !outcome.granted()), |redis| {
+            charges.iter().any(|charge| redis.refuses(charge))
+        })
     }
 
     /// Returns the hash of a client in Redis keys; `None` if the key contains the client itself.

@@ -161,8 +161,8 @@ fn show_headers(headers: RateLimitHeaders) -> Vec<&'static str> {
 fn show_match(matcher: &Matcher) -> Value {
     // The required value of a header is often a secret of a proxy, so only the name is shown.
     let values = |kind: &str| -> Vec<String> {
-        let shown = matcher.values.iter().map(ToString::to_string);
-        shown.filter_map(|shown| shown.strip_prefix(kind).map(str::to_owned)).collect()
+        let conditions = matcher.values.iter().map(ToString::to_string);
+        conditions.filter_map(|condition| condition.strip_prefix(kind).map(str::to_owned)).collect()
     };
     let networks = matcher.clients.iter().flat_map(ClientNetworks::networks);
     json!({

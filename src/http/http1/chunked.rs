@@ -36,9 +36,9 @@ enum Expected {
     SizeEnd {
         size: u64,
     },
-    /// Chunk data, of which `left` bytes follow.
+    /// Chunk data, of which `remaining` bytes follow.
     Data {
-        left: u64,
+        remaining: u64,
     },
     /// The end of a chunk's data: CR, then LF.
     DataCr,
@@ -107,10 +107,10 @@ impl Chunked {
                 Expected::Failed => return Err(Malformed),
                 Expected::Nothing => return Ok(Piece::End(None)),
                 _ if input.is_empty() => return Ok(Piece::NeedInput),
-                Expected::Data { left } => {
-                    let data = input.split_to(usize::try_from(*left).unwrap_or(usize::MAX).min(input.len()));
-                    *left -= data.len() as u64;
-                    if *left == 0 {
+                Expected::Data { remaining } => {
+                    let data = input.split_to(usize::try_from(*remaining).unwrap_or(usize::MAX).min(input.len()));
+                    *remaining -= data.len() as u64;
+                    if *remaining == 0 {
                         self.expected = Expected::DataCr;
                     }
                     return Ok(Piece::Data(data));
@@ -148,7 +148,7 @@ impl Chunked {
             (Expected::Extension { size, at }, byte) => self.extend(*size, *at, byte)?,
             // Some parsers accept a bare line feed.
             (Expected::SizeEnd { size: 0 }, b'\n') => Expected::Trailers(Vec::new()),
-            (Expected::SizeEnd { size }, b'\n') => Expected::Data { left: *size },
+            (Expected::SizeEnd { size }, b'\n') => Expected::Data { remaining: *size },
             (Expected::DataCr, b'\r') => Expected::DataLf,
             (Expected::DataLf, b'\n') => Expected::Size { size: 0, digits: 0 },
             _ => return Err(Malformed),

@@ -124,8 +124,8 @@ impl SendQueue {
     }
 
     fn remove(&self, size: usize) {
-        let left = self.queued.fetch_sub(size, SeqCst) - size;
-        if left <= DRAINED && self.is_full.load(SeqCst) {
+        let remaining = self.queued.fetch_sub(size, SeqCst) - size;
+        if remaining <= DRAINED && self.is_full.load(SeqCst) {
             self.reopen();
         }
     }

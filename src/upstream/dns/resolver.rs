@@ -60,8 +60,8 @@ impl Resolver {
     /// Returns a name, which is resolved until the last handle is dropped. A name in use keeps its addresses.
     pub(crate) fn name(&self, name: &DnsName, metrics: &Metrics) -> Arc<ResolvedName> {
         let mut names = self.names.lock();
-        if let Some(known) = names.get(name).and_then(Weak::upgrade) {
-            return known;
+        if let Some(resolved) = names.get(name).and_then(Weak::upgrade) {
+            return resolved;
         }
         names.retain(|_, name| name.strong_count() > 0);
         let resolved = Arc::new(ResolvedName::new(name.clone(), self.pending.add()));

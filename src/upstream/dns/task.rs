@@ -46,7 +46,7 @@ impl NameTask {
     /// Resolves the name and publishes its addresses.
     async fn resolve(&mut self, state: &mut NameState) {
         state.start(Instant::now());
-        let known = state.addresses().len();
+        let count_before = state.addresses().len();
         let result = self.lookup.resolve(&self.name).await;
         let outcome = match &result {
             Ok(answer) => {
@@ -60,16 +60,16 @@ impl NameTask {
             }
         };
         self.metrics.resolved(outcome, state.addresses().len());
-        self.log(outcome, result.err(), known, state);
+        self.log(outcome, result.err(), count_before, state);
         let is_changed = self.resolved.upgrade().is_some_and(|resolved| resolved.publish(state.addresses()));
         if is_changed && outcome == DnsOutcome::Found {
-            let addresses: Vec<_> = state.addresses().iter().map(|known| known.address.to_string()).collect();
+            let addresses: Vec<_> = state.addresses().iter().map(|resolved| resolved.address.to_string()).collect();
             tracing::debug!(name = %self.name, addresses = addresses.join(" "), "addresses of an upstream name changed");
         }
     }
 
     /// Logs a change of the outcome, and when the addresses of an absent name are removed.
-    fn log(&mut self, outcome: DnsOutcome, error: Option<LookupError>, known: usize, state: &NameState) {
+    fn log(&mut self, outcome: DnsOutcome, error: Option<LookupError>, count_before: usize, state: &NameState) {
         let before = self.outcome.replace(outcome);
         let (name, addresses) = (&self.name, state.addresses().len());
         match error {
@@ -79,7 +79,7 @@ impl NameTask {
             Some(error) if before != Some(outcome) => {
                 tracing::warn!(%name, %error, addresses, "upstream name cannot be resolved");
             }
-            Some(error) if addresses < known => {
+            Some(error) if addresses < count_before => {
                 tracing::warn!(%name, %error, "addresses of an upstream name are removed");
             }
             _ => {}

@@ -64,7 +64,7 @@ impl NotRetried {
 pub(super) struct Retries<'s> {
     settings: Option<&'s RetrySettings>,
     budget: &'s RetryBudget,
-    left: u32,
+    remaining: u32,
     /// The fields of the request, kept only if a status can cause a retry: the response's fields replace them.
     fields: Option<Box<HeaderMap>>,
 }
@@ -85,7 +85,7 @@ impl<'s> Retries<'s> {
         budget: &'s RetryBudget,
         fields: Option<Box<HeaderMap>>,
     ) -> Self {
-        Self { settings, budget, left: settings.map_or(0, |settings| settings.attempts), fields }
+        Self { settings, budget, remaining: settings.map_or(0, |settings| settings.attempts), fields }
     }
 
     /// Returns the failure of a response, if a response with this status can cause a retry of the request.
@@ -104,7 +104,7 @@ impl<'s> Retries<'s> {
         if !failure.adds_load && matches!(failure.on, RetryOn::Connect | RetryOn::Unsent) {
             return Ok(());
         }
-        self.left = self.left.checked_sub(1).ok_or(NotRetried::Attempts)?;
+        self.remaining = self.remaining.checked_sub(1).ok_or(NotRetried::Attempts)?;
         if self.budget.try_take(now, settings.budget_percent.into()) { Ok(()) } else { Err(NotRetried::Budget) }
     }
 

@@ -181,16 +181,16 @@ fn all<T>(values: impl Iterator<Item = Checked<T>>) -> Checked<Vec<T>> {
     all
 }
 
-/// Returns the help for an unknown name: a similar name, some known names, or how to define one.
+/// Returns the help for an unknown name: a similar name, some of `names`, or how to define one.
 fn help_for_unknown<'n>(
     name: &str,
-    known: impl Iterator<Item = &'n str> + Clone,
+    names: impl Iterator<Item = &'n str> + Clone,
     title: &str,
     definition: impl FnOnce() -> String,
 ) -> String {
-    match (nearest(name, known.clone()), known.clone().next()) {
+    match (nearest(name, names.clone()), names.clone().next()) {
         (Some(near), _) => format!("did you mean {}?", quote(near)),
-        (None, Some(_)) => format!("the {title} are {}", quote_all(known.take(10))),
+        (None, Some(_)) => format!("the {title} are {}", quote_all(names.take(10))),
         (None, None) => definition(),
     }
 }

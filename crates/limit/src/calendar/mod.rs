@@ -47,12 +47,12 @@ words! {
 /// A unit in a time zone. There are few calendars, and they are never freed: copying one is free, and all limits with
 /// the same calendar share its cache.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(into = "WrittenCalendar", try_from = "WrittenCalendar")]
+#[serde(into = "SerializedCalendar", try_from = "SerializedCalendar")]
 pub struct Calendar(&'static CalendarData);
 
 /// A calendar as a handover writes it.
 #[derive(Serialize, Deserialize)]
-struct WrittenCalendar {
+struct SerializedCalendar {
     unit: Unit,
     zone: String,
 }
@@ -184,16 +184,16 @@ impl Calendar {
     }
 }
 
-impl From<Calendar> for WrittenCalendar {
+impl From<Calendar> for SerializedCalendar {
     fn from(calendar: Calendar) -> Self {
         Self { unit: calendar.unit(), zone: calendar.zone().to_owned() }
     }
 }
 
-impl TryFrom<WrittenCalendar> for Calendar {
+impl TryFrom<SerializedCalendar> for Calendar {
     type Error = UnknownZone;
 
-    fn try_from(raw: WrittenCalendar) -> Result<Self, UnknownZone> {
+    fn try_from(raw: SerializedCalendar) -> Result<Self, UnknownZone> {
         Self::new(raw.unit, &raw.zone)
     }
 }

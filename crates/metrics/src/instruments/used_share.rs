@@ -34,8 +34,8 @@ impl UsedShare {
     /// Records a decision that left `remaining` of `capacity` permits.
     pub(crate) fn record(&self, remaining: u32, capacity: u32) {
         #[expect(clippy::cast_possible_truncation, reason = "a gauge needs no more digits")]
-        let left = (f64::from(remaining) / f64::from(capacity.max(1))) as f32;
-        let share = (1.0 - left).clamp(0.0, 1.0);
+        let free = (f64::from(remaining) / f64::from(capacity.max(1))) as f32;
+        let share = (1.0 - free).clamp(0.0, 1.0);
         self.share.store(UNREAD | u64::from(share.to_bits()), Ordering::Relaxed);
     }
 }

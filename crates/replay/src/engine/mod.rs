@@ -73,7 +73,7 @@ pub(crate) struct Verdict {
 enum Undecided {
     Invalid,
     Unmatched,
-    Free,
+    WithoutLimits,
 }
 
 impl<'r> Engine<'r> {
@@ -152,7 +152,7 @@ impl<'r> Engine<'r> {
             match undecided {
                 Undecided::Invalid => self.totals.invalid += 1,
                 Undecided::Unmatched => self.totals.unmatched += 1,
-                Undecided::Free => self.totals.allowed += 1,
+                Undecided::WithoutLimits => self.totals.allowed += 1,
             }
             self.verdicts.push(Verdict { number, route: None, admitted: true, rejected_by: 0, limit: None });
         }
@@ -315,9 +315,9 @@ fn find_route<'r>(evaluation: &mut Evaluation<'r, '_>) -> Result<(usize, &'r Rou
         match evaluation.next(Event::Done) {
             Step::Found | Step::Check(_) | Step::Verify(_) => {}
             Step::AdmitQuota | Step::Quota(_) | Step::Respond(Answer::Options | Answer::Preflight(_)) => {
-                return Err(Undecided::Free);
+                return Err(Undecided::WithoutLimits);
             }
-            Step::Respond(Answer::OriginNotAllowed(_) | Answer::QuotaMethod) => return Err(Undecided::Free),
+            Step::Respond(Answer::OriginNotAllowed(_) | Answer::QuotaMethod) => return Err(Undecided::WithoutLimits),
             Step::Respond(_) => return Err(Undecided::Invalid),
             Step::Unmatched => return Err(Undecided::Unmatched),
             Step::Authorize(..) | Step::Decide(_) | Step::Forward => {

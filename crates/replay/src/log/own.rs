@@ -7,21 +7,21 @@ use super::time;
 
 pub(super) fn parse(line: &str) -> Option<LoggedRequest<'_>> {
     let mut scanner = Scanner::new(line);
-    let written = time::parse_rfc3339(scanner.word()?)?;
+    let written_at = time::parse_rfc3339(scanner.word()?)?;
     if scanner.word()? != "INFO" {
         return None;
     }
     let (method, path) = (scanner.word()?, scanner.word()?);
     let request = RequestLine::new(method.into(), path.into());
     let (is_valid, request) = (request.is_some(), request.unwrap_or(RequestLine::INVALID));
-    let mut logged = LoggedRequest::new(written, request);
+    let mut logged = LoggedRequest::new(written_at, request);
     let (mut peer, mut is_access_log) = (None, false);
     while let Some((name, rest)) = scanner.rest().split_once('=') {
         scanner = Scanner::new(rest);
         let value = if rest.starts_with('"') { scanner.quoted()? } else { scanner.word()?.into() };
         match name.trim_ascii_start() {
             // The time of the decision. The line is written later, when the request ends.
-            "at" => logged.time = value.parse().ok().and_then(time::from_integer).unwrap_or(written),
+            "at" => logged.time = value.parse().ok().and_then(time::from_integer).unwrap_or(written_at),
             "client" => logged.client = text::address(&value),
             "peer" => peer = text::address(&value),
             "status" => logged.status = text::status(&value),

@@ -74,9 +74,10 @@ pub(super) fn candidates(demands: &[Demand], clients: usize, tolerate: f64) -> V
 pub(super) fn propose(candidates: &[Candidate], present: u64) -> usize {
     let eligible = || candidates.iter().enumerate().filter(|(_, candidate)| candidate.acceptable && !candidate.is_half);
     let has_abusers = candidates.iter().any(|candidate| candidate.abusers > 0);
-    let most = eligible().map(|(_, candidate)| candidate.requests).max().unwrap_or(0);
+    let max_requests = eligible().map(|(_, candidate)| candidate.requests).max().unwrap_or(0);
     #[expect(clippy::cast_precision_loss, reason = "a share")]
-    let is_good = |candidate: &Candidate| !has_abusers || candidate.requests as f64 >= most as f64 * GOOD_ENOUGH;
+    let is_good =
+        |candidate: &Candidate| !has_abusers || candidate.requests as f64 >= max_requests as f64 * GOOD_ENOUGH;
     let key = |(_, candidate): &(usize, &Candidate)| {
         let is_other = !has_abusers && candidate.millis != present;
         (

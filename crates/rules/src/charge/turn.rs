@@ -55,8 +55,8 @@ impl Turn {
     /// Returns the turn of a new request, if requests can wait for the limiter. Buckets in shards and those shared with
     /// Redisson have no order.
     pub fn new(limiter: &Limiter, can_wait: bool) -> Self {
-        let is_shared = matches!(limiter.quota.algorithm(), Algorithm::Redisson(_));
-        if can_wait && !is_shared && limiter.shards().is_empty() { Self::Last } else { Self::Any }
+        let is_redisson = matches!(limiter.quota.algorithm(), Algorithm::Redisson(_));
+        if can_wait && !is_redisson && limiter.shards().is_empty() { Self::Last } else { Self::Any }
     }
 }
 

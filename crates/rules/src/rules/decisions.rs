@@ -18,10 +18,10 @@ impl<'r> Charges<'r> {
         self.is_local = true;
     }
 
-    /// Records the decisions about some of these charges, of which `some` was made. The others are unknown.
+    /// Records the decisions about `some` of these charges. The others are unknown.
     pub fn decide_only(&mut self, some: &Charges<'_>) {
-        let known = |index| some.iter().find(|one| one.index == index).and_then(|one| one.decision.copied());
-        self.decisions = self.limit_positions().map(|index| known(index).unwrap_or(Decision::UNKNOWN)).collect();
+        let decision = |index| some.iter().find(|entry| entry.index == index)?.decision.copied();
+        self.decisions = self.limit_positions().map(|index| decision(index).unwrap_or(Decision::UNKNOWN)).collect();
         (self.decided_at, self.is_local) = (some.decided_at, some.is_local);
     }
 

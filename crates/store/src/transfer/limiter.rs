@@ -21,16 +21,16 @@ const MAX_GRANTS: usize = 1_024;
 
 /// A late charge, with times in milliseconds relative to the sender's present.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct WrittenLateCharge {
+pub(super) struct SerializedLateCharge {
     id: u64,
-    limiter: WrittenLimiter,
+    limiter: SerializedLimiter,
     #[serde(rename = "debts")]
-    buckets: Vec<WrittenGrants>,
+    buckets: Vec<SerializedGrants>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct WrittenGrants {
-    client: Option<WrittenClient>,
+struct SerializedGrants {
+    client: Option<SerializedClient>,
     grants: Vec<(i64, u32)>,
     /// Whether the permits are charged in any case. Older gateways do not write it.
     #[serde(rename = "settled", default, skip_serializing_if = "std::ops::Not::not")]
@@ -38,17 +38,17 @@ struct WrittenGrants {
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct WrittenLimiter {
+struct SerializedLimiter {
     name: String,
-    mode: WrittenMode,
+    mode: SerializedMode,
     rate: u32,
     interval: u64,
-    algorithm: WrittenAlgorithm,
+    algorithm: SerializedAlgorithm,
     partitions: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum WrittenMode {
+pub(super) enum SerializedMode {
     #[serde(rename = "OVERALL")]
     Overall,
     #[serde(rename = "PER_CLIENT")]
@@ -57,7 +57,7 @@ pub(super) enum WrittenMode {
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-enum WrittenAlgorithm {
+enum SerializedAlgorithm {
     Own(Algorithm),
     Shared(SharedAlgorithm),
 }
@@ -71,20 +71,20 @@ enum SharedAlgorithm {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum WrittenClient {
+enum SerializedClient {
     Address(String),
     Value(String),
     Hash(u128),
     Instance(String),
 }
 
-// === impl WrittenLateCharge ===
+// === impl SerializedLateCharge ===
 
-impl WrittenLateCharge {
+impl SerializedLateCharge {
     /// Returns `None` if there is nothing to charge, or if only Redis knows the rate of the limiter.
     pub(super) fn new(late_charge: &LateCharge, now: Timestamp) -> Option<Self> {
-        let limiter = WrittenLimiter::new(&late_charge.buckets.first()?.limiter)?;
-        let buckets = late_charge.buckets.iter().map(|bucket| WrittenGrants::new(bucket, now)).collect();
+        let limiter = SerializedLimiter::new(&late_charge.buckets.first()?.limiter)?;
+        let buckets = late_charge.buckets.iter().map(|bucket| SerializedGrants::new(bucket, now)).collect();
         Some(Self { id: late_charge.id, limiter, buckets })
     }
 
@@ -93,7 +93,7 @@ impl WrittenLateCharge {
     pub(super) fn read(self, limiters: &HashMap<&str, &Arc<Limiter>>, now: Timestamp) -> Option<LateCharge> {
         let current = limiters.get(self.limiter.name.as_str());
         let limiter = match current
-            .filter(|current| WrittenLimiter::new(current).is_some_and(|current| current == self.limiter))
+            .filter(|current| SerializedLimiter::new(current).is_some_and(|current| current == self.limiter))
         {
             Some(current) => Arc::clone(current),
             None => Arc::new(self.limiter.read()?),
@@ -101,23 +101,23 @@ impl WrittenLateCharge {
         if self.buckets.len() > MAX_CHARGED_BUCKETS {
             return None;
         }
-        let read = |bucket: WrittenGrants| bucket.read(&limiter, now);
+        let read = |bucket: SerializedGrants| bucket.read(&limiter, now);
         Some(LateCharge { id: self.id, buckets: self.buckets.into_iter().map(read).collect::<Option<_>>()? })
     }
 }
 
-// === impl WrittenGrants ===
+// === impl SerializedGrants ===
 
-impl WrittenGrants {
+impl SerializedGrants {
     fn new(bucket: &BucketGrants, now: Timestamp) -> Self {
         let ago = |at: Timestamp| at.signed_millis_since(now);
         let grants = bucket.grants.iter().map(|grant| (ago(grant.at), grant.permits)).collect();
         let unconditional = bucket.kind == ChargeKind::Unconditional;
-        Self { client: bucket.client.as_ref().map(WrittenClient::new), grants, unconditional }
+        Self { client: bucket.client.as_ref().map(SerializedClient::new), grants, unconditional }
     }
 
     fn read(self, limiter: &Arc<Limiter>, now: Timestamp) -> Option<BucketGrants> {
-        let client = self.client.map(WrittenClient::read);
+        let client = self.client.map(SerializedClient::read);
         let has_client = matches!(client, Some(Some(_)));
         if has_client != (limiter.mode == Mode::PerClient) || self.grants.len() > MAX_GRANTS {
             return None;
@@ -129,19 +129,19 @@ impl WrittenGrants {
     }
 }
 
-// === impl WrittenLimiter ===
+// === impl SerializedLimiter ===
 
-impl WrittenLimiter {
+impl SerializedLimiter {
     fn new(limiter: &Limiter) -> Option<Self> {
         let quota = &limiter.quota;
         let algorithm = match quota.algorithm() {
-            Algorithm::Redisson(Sharing::Configure) => WrittenAlgorithm::Shared(SharedAlgorithm::Redisson),
+            Algorithm::Redisson(Sharing::Configure) => SerializedAlgorithm::Shared(SharedAlgorithm::Redisson),
             Algorithm::Redisson(_) => return None,
-            own => WrittenAlgorithm::Own(own),
+            own => SerializedAlgorithm::Own(own),
         };
         Some(Self {
             name: limiter.name.clone(),
-            mode: WrittenMode::new(limiter.mode),
+            mode: SerializedMode::new(limiter.mode),
             rate: quota.rate(),
             interval: quota.interval(),
             algorithm,
@@ -151,8 +151,8 @@ impl WrittenLimiter {
 
     fn read(self) -> Option<Limiter> {
         let algorithm = match self.algorithm {
-            WrittenAlgorithm::Own(own) => own,
-            WrittenAlgorithm::Shared(SharedAlgorithm::Redisson) => Algorithm::Redisson(Sharing::Configure),
+            SerializedAlgorithm::Own(own) => own,
+            SerializedAlgorithm::Shared(SharedAlgorithm::Redisson) => Algorithm::Redisson(Sharing::Configure),
         };
         let quota = Quota::new(self.rate.into(), self.interval, algorithm).ok()?;
         if self.name.len() > MAX_NAME || self.partitions.is_some_and(|partitions| partitions > MAX_PARTITIONS) {
@@ -163,9 +163,9 @@ impl WrittenLimiter {
     }
 }
 
-// === impl WrittenMode ===
+// === impl SerializedMode ===
 
-impl WrittenMode {
+impl SerializedMode {
     pub(super) fn new(mode: Mode) -> Self {
         match mode {
             Mode::Overall => Self::Overall,
@@ -181,9 +181,9 @@ impl WrittenMode {
     }
 }
 
-// === impl WrittenClient ===
+// === impl SerializedClient ===
 
-impl WrittenClient {
+impl SerializedClient {
     fn new(client: &ClientId) -> Self {
         match client {
             ClientId::Address(network) => Self::Address(network.to_string()),
@@ -221,9 +221,9 @@ mod tests {
         for algorithm in algorithms {
             let start = r#"{"name":"{a}:l","mode":"OVERALL","rate":5,"interval":86400000,"algorithm":"#;
             let text = format!(r#"{start}{algorithm},"partitions":null}}"#);
-            let raw: WrittenLimiter = serde_json::from_str(&text).expect("a written limiter");
+            let raw: SerializedLimiter = serde_json::from_str(&text).expect("a written limiter");
             let limiter = raw.read().unwrap_or_else(|| panic!("not a limiter: {text}"));
-            let raw = WrittenLimiter::new(&limiter).expect("a limiter with a rate");
+            let raw = SerializedLimiter::new(&limiter).expect("a limiter with a rate");
             assert_eq!(serde_json::to_string(&raw).expect("a text"), text);
         }
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use self::limiter::{WrittenLateCharge, WrittenMode};
+use self::limiter::{SerializedLateCharge, SerializedMode};
 use super::fallback::LocalState;
 use super::{Backend, Memory, Store, backend};
 use tidegate_limit::Quota;
@@ -65,11 +65,11 @@ struct Header {
 #[serde(rename_all = "snake_case")]
 enum Line {
     #[serde(rename = "payment")]
-    LateCharge(WrittenLateCharge),
+    LateCharge(SerializedLateCharge),
     /// The limit of the buckets that follow.
     Limit {
         name: String,
-        mode: WrittenMode,
+        mode: SerializedMode,
         algorithm: String,
         /// The rates and intervals of the slowest quotas of its clients. Older gateways do not write them.
         #[serde(default)]
@@ -288,7 +288,7 @@ impl Store {
             let (late_charges, now) = redis.store().fallback().late_charges();
             let mut left_out = 0;
             for late_charge in &late_charges {
-                let line = WrittenLateCharge::new(late_charge, now).map(Line::LateCharge);
+                let line = SerializedLateCharge::new(late_charge, now).map(Line::LateCharge);
                 match line.is_some_and(|line| line.write(&mut sent.bytes, MAX_LATE_CHARGE_BYTES)) {
                     true => sent.late_charges.push(late_charge.id),
                     false => left_out += late_charge.permits(),
@@ -300,7 +300,7 @@ impl Store {
         });
     }
 
-    fn adopt(&self, late_charge: WrittenLateCharge, limiters: &HashMap<&str, &Arc<Limiter>>) -> Option<u64> {
+    fn adopt(&self, late_charge: SerializedLateCharge, limiters: &HashMap<&str, &Arc<Limiter>>) -> Option<u64> {
         backend!(self, |_| None, |redis| {
             let fallback = redis.store().fallback();
             let late_charge = late_charge.read(limiters, fallback.now())?;
@@ -335,7 +335,7 @@ impl SentState {
             let slowest: Vec<_> = quotas.iter().map(|quota| (quota.rate(), quota.interval())).collect();
             let limit = (limiter.name.clone(), limiter.mode, limiter.quota.algorithm().name(), slowest);
             if last.as_ref() != Some(&limit) {
-                let (name, mode, algorithm) = (limit.0.clone(), WrittenMode::new(limit.1), limit.2.to_owned());
+                let (name, mode, algorithm) = (limit.0.clone(), SerializedMode::new(limit.1), limit.2.to_owned());
                 let line = Line::Limit { name, mode, algorithm, slowest: limit.3.clone() };
                 _ = line.write(&mut self.bytes, MAX_STATE);
                 last = Some(limit);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::quota::{RateKeys, quota};
-use super::{spread, written_rate};
+use super::{rate_key, spread};
 use crate::check::Checked;
 use crate::file;
 use crate::file::located::Located;
@@ -21,7 +21,7 @@ pub(crate) fn candidate<'f>(
     problems: &mut Problems,
 ) -> Checked<Option<Limit>> {
     let Some(quota_keys) = raw.candidate.optional(problems)? else { return Ok(None) };
-    let rate = written_rate::fixed(&quota_keys.rate, problems)?;
+    let rate = rate_key::fixed(&quota_keys.rate, problems)?;
     let keys = RateKeys { rate, interval: &quota_keys.interval, burst: &quota_keys.burst };
     let quota = quota(quota_keys, keys, None, raw.candidate.location, problems);
     // Without a valid limit, the candidate's name and mode are unknown.

@@ -1,6 +1,6 @@
 //! The cost of a request, which must not exceed the capacity of a bucket.
 
-use super::written_rate;
+use super::rate_key;
 use crate::check::names::header_name;
 use crate::check::{Checked, convert};
 use crate::file::located::ValueOrMap;
@@ -60,7 +60,7 @@ fn capacity(raw: &Limit) -> Capacity {
         // If `algorithm` has an error, the key of the capacity is unknown.
         None if raw.algorithm.is_present() => ("rate", None),
         Some(AlgorithmName::Gcra) if raw.burst.is_present() => ("burst", raw.burst.get().copied()),
-        None | Some(_) => ("rate", written_rate::default_of(&raw.rate)),
+        None | Some(_) => ("rate", rate_key::default_of(&raw.rate)),
     };
     Capacity { key, permits, shards: raw.shards.get().copied().filter(|shards| *shards > 1) }
 }

@@ -4,6 +4,7 @@ pub(crate) mod candidate;
 pub(crate) mod charge_on;
 pub(crate) mod cost;
 pub(crate) mod quota;
+pub(crate) mod rate_key;
 pub(crate) mod rates;
 pub(crate) mod raw_limits;
 pub(crate) mod redisson;
@@ -11,7 +12,6 @@ pub(crate) mod route_limits;
 pub(crate) mod shared_limits;
 pub(crate) mod spread;
 pub(crate) mod windows;
-pub(crate) mod written_rate;
 
 use std::sync::Arc;
 
@@ -27,9 +27,11 @@ use crate::file;
 use crate::file::located::Located;
 use crate::problem::suggest::nearest;
 use crate::problem::{Location, Problems, quote};
-use tidegate_limit::{AlgorithmName, Mode};
+use tidegate_limit::{AlgorithmName, Mode, Quota};
 use tidegate_rules::charge::Limiter;
 use tidegate_rules::client::{ClientFunction, ClientSource, TlsName};
+use tidegate_rules::limits::cost::Cost;
+use tidegate_rules::limits::rates::Rates;
 use tidegate_rules::limits::rule::{Limit, OnStoreFailure, WaitPolicy};
 use tidegate_rules::request::identity::{IdentityKind, IdentityValue};
 use tidegate_rules::route::Case;
@@ -54,7 +56,7 @@ pub(crate) struct RawLimit<'f> {
 }
 
 /// Converts a limit and its candidate, and adds its conditions to `when`. `other_names` are the names of the limits of its route.
-pub(crate) fn with_candidate<'f>(
+pub(super) fn with_candidate<'f>(
     raw: RawLimit<'f>,
     other_names: impl Iterator<Item = &'f str>,
     when: &mut Vec<When>,
@@ -66,28 +68,20 @@ pub(crate) fn with_candidate<'f>(
 }
 
 fn limit(limit: RawLimit<'_>, when: &mut Vec<When>, problems: &mut Problems) -> Checked<Limit> {
-    let RawLimit { keys: raw, location, name, group, shared, context } = limit;
-    let file = context.file;
+    let RawLimit { keys: raw, location, name, shared, context, .. } = limit;
     let conditions = conditions(raw, context, problems);
     let permits = cost::cost(raw, problems);
     let client = client(raw, context.functions, problems);
     redisson::check_store(raw, context.in_memory, problems);
     let sharing = redisson::sharing(raw, problems);
-    let rate_keys = rates::default_keys(raw, file, problems);
+    let rate_keys = rates::default_keys(raw, context.file, problems);
     let quota = sharing.and_then(|sharing| quota(raw, rate_keys?, sharing, location, problems));
     let wait_policy = wait_policy(raw, problems);
     let charge_on = charge_on(raw, problems);
     let on_store_failure = on_store_failure(raw, problems);
     let name = name?;
     let mode = redisson::mode(raw, sharing?, problems)?;
-    let quota = quota?;
-    let spread = spread::spread(raw, mode, &quota, problems);
-    let key = raw.key.get().cloned().unwrap_or_else(|| format!("{group}:{name}"));
-    let spread = spread?;
-    let limiter = spread.apply(Limiter::new(key, mode, quota));
-    let all = rates::Shared { name: &limiter.name, mode, cost: &permits, spread: &spread };
-    let rates = rates::rates(raw, file, &all, &limiter, problems)?.map(Arc::new);
-    let limiter = rates.as_ref().map_or_else(|| Arc::new(limiter), |rates| Arc::clone(rates.default_limiter()));
+    let (limiter, rates) = limiter_and_rates(limit, mode, quota?, &permits, problems)?;
     let conditions = conditions?;
     let has_tiers = rates.as_ref().is_some_and(|rates| rates.tiers().next().is_some());
     let reads_key_tier = !has_tiers && conditions.as_ref().is_some_and(|when| !when.tiers.is_empty());
@@ -112,6 +106,24 @@ fn limit(limit: RawLimit<'_>, when: &mut Vec<When>, problems: &mut Problems) -> 
         is_shared: shared,
         location: problems.limit_location(location),
     })
+}
+
+/// Returns the limiter of a limit, and the rates that depend on the request.
+fn limiter_and_rates(
+    limit: RawLimit<'_>,
+    mode: Mode,
+    quota: Quota,
+    cost: &Checked<Cost>,
+    problems: &mut Problems,
+) -> Checked<(Arc<Limiter>, Option<Arc<Rates>>)> {
+    let (raw, name) = (limit.keys, limit.name?);
+    let spread = spread::spread(raw, mode, &quota, problems)?;
+    let key = raw.key.get().cloned().unwrap_or_else(|| format!("{}:{name}", limit.group));
+    let limiter = spread.apply(Limiter::new(key, mode, quota));
+    let parts = rates::LimiterParts { name: &limiter.name, mode, cost, spread: &spread };
+    let rates = rates::rates(raw, limit.context.file, &parts, &limiter, problems)?.map(Arc::new);
+    let limiter = rates.as_ref().map_or_else(|| Arc::new(limiter), |rates| Arc::clone(rates.default_limiter()));
+    Ok((limiter, rates))
 }
 
 /// Converts `when`.
@@ -152,7 +164,7 @@ fn wait_policy(raw: &file::Limit, problems: &mut Problems) -> Checked<Option<Wai
 }
 
 /// Rejects clients, tiers and rates whose credentials are not configured.
-pub(crate) fn check_identities(route: &file::Route, context: RouteContext<'_>, problems: &mut Problems) -> Checked<()> {
+pub(super) fn check_identities(route: &file::Route, context: RouteContext<'_>, problems: &mut Problems) -> Checked<()> {
     let mut checked = Ok(());
     let of_slots = route.concurrency.get().into_iter().flat_map(|concurrency| concurrency.client.items());
     let of_limits = limits_of(context.file, route);
@@ -193,7 +205,7 @@ fn check_key_tier<T>(
 }
 
 /// Rejects `client: extension` in the gateway, where no code could set the key.
-pub(crate) fn reject_extension<'f>(
+pub(super) fn reject_extension<'f>(
     limits: impl Iterator<Item = &'f file::Limit>,
     problems: &mut Problems,
 ) -> Checked<()> {

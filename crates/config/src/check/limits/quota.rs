@@ -31,7 +31,7 @@ pub(crate) fn quota(
     if let Some(sharing) = sharing {
         return redisson::quota(raw, sharing, location, problems);
     }
-    let name = raw.algorithm.optional(problems)?.copied().unwrap_or_default();
+    let name = raw.algorithm.or_default(problems)?;
     reject_other_keys(raw, name, problems);
     let (burst, warm_up) = (keys.burst.optional(problems), raw.warm_up.optional(problems));
     let windows = match name {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::quota::{RateKeys, quota};
+use super::rate_key::default_of;
 use super::spread::Spread;
-use super::written_rate::default_of;
 use crate::check::{Checked, all, help_for_unknown, present_keys};
 use crate::file::located::{Located, ValueOrMap};
 use crate::file::{self, File};
@@ -16,11 +16,11 @@ use tidegate_rules::limits::cost::Cost;
 use tidegate_rules::limits::rates::Rates;
 use tidegate_rules::request::identity::IdentityValue;
 
-pub(crate) const BY_HELP: &str =
+pub(super) const BY_HELP: &str =
     "write `jwt:CLAIM`, `key:tier`, `key:ATTRIBUTE`, `header:NAME`, or in a layer `extension:NAME`";
 
 /// The parts of a limit that all of its limiters share.
-pub(crate) struct Shared<'a> {
+pub(crate) struct LimiterParts<'a> {
     pub(crate) name: &'a str,
     pub(crate) mode: Mode,
     pub(crate) cost: &'a Checked<Cost>,
@@ -28,7 +28,7 @@ pub(crate) struct Shared<'a> {
 }
 
 /// Returns the keys of the default rate of a limit, and reports keys that exclude each other.
-pub(crate) fn default_keys<'f>(raw: &'f file::Limit, file: &'f File, problems: &mut Problems) -> Checked<RateKeys<'f>> {
+pub(super) fn default_keys<'f>(raw: &'f file::Limit, file: &'f File, problems: &mut Problems) -> Checked<RateKeys<'f>> {
     let tier = raw.tier.optional(problems)?;
     let key = if tier.is_some() { Some(("tier", raw.tier.key_location())) } else { None };
     let is_dynamic = matches!(raw.rate.get(), Some(ValueOrMap::Map(_)));
@@ -63,18 +63,18 @@ pub(crate) fn default_keys<'f>(raw: &'f file::Limit, file: &'f File, problems: &
 pub(crate) fn rates(
     raw: &file::Limit,
     file: &File,
-    shared: &Shared<'_>,
+    parts: &LimiterParts<'_>,
     default: &Limiter,
     problems: &mut Problems,
 ) -> Checked<Option<Rates>> {
-    let limiter = |quota| shared.spread.apply(Limiter::new(shared.name.to_owned(), shared.mode, quota));
+    let limiter = |quota| parts.spread.apply(Limiter::new(parts.name.to_owned(), parts.mode, quota));
     if let Some(source) = raw.tier.optional(problems)? {
         let (by, name) = (value(&source.by, problems)?, source.default.required(problems)?);
         let mut limiters = BTreeMap::new();
         for (tier, located) in file.tiers.get().into_iter().flatten() {
             let keys = located.required(problems).and_then(|tier| tier_keys(tier, problems))?;
             let quota = quota(raw, keys, None, located.location, problems)?;
-            check_cost(tier, &quota, shared.cost, &raw.permits, problems)?;
+            check_cost(tier, &quota, parts.cost, &raw.permits, problems)?;
             limiters.insert(tier.as_str().into(), Arc::new(limiter(quota)));
         }
         return Rates::by_tier(by, name, limiters).map(Some).ok_or_else(|| problems.reported(source.default.location));
@@ -86,7 +86,7 @@ pub(crate) fn rates(
         let message = format!("`default` is {}, above the `max` of {max}", default.quota.rate());
         return Err(source.default.report(message, "raise `max`, or lower `default`", problems));
     }
-    let cost = shared.cost.as_ref().map_or(1, Cost::max);
+    let cost = parts.cost.as_ref().map_or(1, Cost::max);
     Ok(Some(Rates::by_number(by, Arc::new(limiter(default.quota)), max, cost)))
 }
 
@@ -104,7 +104,7 @@ fn tier_named<'f>(raw: &Located<String>, file: &'f File, problems: &mut Problems
 }
 
 /// Returns the tiers of a condition.
-pub(crate) fn tiers_of_condition(
+pub(super) fn tiers_of_condition(
     raw: &Located<Vec<Located<String>>>,
     file: &File,
     problems: &mut Problems,

@@ -4,7 +4,7 @@ use crate::file::located::{Located, ValueOrMap};
 use crate::file::{self, File};
 
 /// Returns the names of the shared limits that a route uses.
-pub(crate) fn shared_names(route: &file::Route) -> impl Iterator<Item = &str> {
+pub(super) fn shared_names(route: &file::Route) -> impl Iterator<Item = &str> {
     route.limits.items().iter().filter_map(|item| match item.get()? {
         ValueOrMap::Value(name) => Some(name.as_str()),
         ValueOrMap::Map(_) => None,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{windows, written_rate};
+use super::{rate_key, windows};
 use crate::check::Checked;
 use crate::file;
 use crate::file::located::Located;
@@ -11,7 +11,7 @@ use tidegate_limit::redisson::Sharing;
 use tidegate_limit::{Algorithm, AlgorithmName, MAX_INTERVAL, MAX_RATE, Mode, Quota};
 
 /// Returns how a limit is shared. Returns `None` if it is not shared.
-pub(crate) fn sharing(raw: &file::Limit, problems: &mut Problems) -> Checked<Option<Sharing>> {
+pub(super) fn sharing(raw: &file::Limit, problems: &mut Problems) -> Checked<Option<Sharing>> {
     let (key, adopt) = (raw.key.optional(problems), raw.adopt.optional(problems));
     // If `adopt` has an error, the required keys are unknown.
     let adopts = adopt? == Some(&true);
@@ -50,7 +50,7 @@ pub(crate) fn quota(
     location: Location,
     problems: &mut Problems,
 ) -> Checked<Quota> {
-    let rate = written_rate::fixed(&raw.rate, problems);
+    let rate = rate_key::fixed(&raw.rate, problems);
     let interval = match raw.interval.optional(problems)? {
         Some(_) => windows::length(&raw.interval, None, AlgorithmName::TokenBucket, problems)?,
         None => MAX_INTERVAL,
@@ -61,7 +61,7 @@ pub(crate) fn quota(
 }
 
 /// Reports `adopt` of a limit whose store is this process.
-pub(crate) fn check_store(limit: &file::Limit, in_memory: bool, problems: &mut Problems) {
+pub(super) fn check_store(limit: &file::Limit, in_memory: bool, problems: &mut Problems) {
     if in_memory && limit.adopt.get() == Some(&true) {
         let help = "use the Redis of the Java services: `store: redis://...`";
         limit.adopt.report("`adopt` needs a Redis store, not `memory`", help, problems);

@@ -15,7 +15,7 @@ const DURATIONS: [Unit; 4] = [Unit::Second, Unit::Minute, Unit::Hour, Unit::Day]
 
 const DEFAULT_ZONE: &str = "UTC";
 
-pub(crate) fn sliding(raw: &file::Limit, problems: &mut Problems) -> Checked<Algorithm> {
+pub(super) fn sliding(raw: &file::Limit, problems: &mut Problems) -> Checked<Algorithm> {
     raw.segments.optional(problems)?;
     let segments = raw.segments.number(sliding_window::DEFAULT_SEGMENTS, problems)?;
     Ok(Algorithm::SlidingWindow { segments })

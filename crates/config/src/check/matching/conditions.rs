@@ -21,14 +21,14 @@ type Condition = Located<OneOrList<TextOrPattern>>;
 type ReadSource = fn(&str, Location, &mut Problems) -> Checked<ValueSource>;
 
 pub(crate) fn values(raw: &file::Match, case: Case, problems: &mut Problems) -> Checked<Vec<ValueCondition>> {
-    let mut all = Vec::new();
+    let mut conditions = Vec::new();
     let mut add = |raw: &Located<file::Values>, source: ReadSource| {
         for (name, value) in raw.get().into_iter().flatten() {
-            all.push(condition(name, value, source, case, problems).and_then(|condition| {
+            conditions.push(condition(name, value, source, case, problems).and_then(|condition| {
                 let is_same = |other: &Checked<ValueCondition>| {
                     other.as_ref().is_ok_and(|other| other.source == condition.source)
                 };
-                if all.iter().any(is_same) {
+                if conditions.iter().any(is_same) {
                     let message = format!("{} is repeated", quote(name));
                     return Err(problems.add(value.key_location(), message, "list all values under one name"));
                 }
@@ -41,7 +41,7 @@ pub(crate) fn values(raw: &file::Match, case: Case, problems: &mut Problems) -> 
     let query = add(&raw.query, query);
     let cookies = add(&raw.cookies, cookie);
     headers.and(query).and(cookies)?;
-    all.into_iter().collect()
+    conditions.into_iter().collect()
 }
 
 fn condition(

@@ -45,8 +45,8 @@ pub(crate) fn eject(
         Some(ValueOrMap::Value(EjectMode::Off)) => Ok(None),
         Some(ValueOrMap::Map(map)) => {
             let after = map.after.number(default.after, problems);
-            let most = percent(&map.most, default.max_percent, problems);
-            Ok(Some(Eject { after: after?, time: map.r#for.duration(default.time), max_percent: most? }))
+            let max_percent = percent(&map.most, default.max_percent, problems);
+            Ok(Some(Eject { after: after?, time: map.r#for.duration(default.time), max_percent: max_percent? }))
         }
     }
 }

@@ -119,6 +119,7 @@ fn check_keys(entries: &[Entry], at: Location, shape: &'static Shape, problems: 
         problems.add_missing(at, key, message, format!("for example {}", quote(example)));
     }
 }
+
 /// Returns `true` for a key of the rule file, or one of the words that a key takes.
 pub(crate) fn is_fixed_word(text: &str) -> bool {
     let has_word = |kind: &Kind| kind.words().iter().any(|word| word.name == text);

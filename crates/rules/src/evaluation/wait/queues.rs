@@ -48,7 +48,7 @@ pub struct Claim {
 /// Why a request cannot join a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JoinError {
-    /// The queue is full.
+    /// The queue is full, or the gateway shuts down.
     Full,
     /// Waiting requests have claimed the free permits of the bucket of this claim.
     Claimed(Claim),
@@ -113,23 +113,23 @@ impl<W> WaitQueues<W> {
     }
 
     /// Returns `true` if the bucket has unclaimed permits for a claim of the request with this place.
-    pub fn has_free(&self, claim: &Claim, place: &Place<W>) -> bool {
+    pub(super) fn has_free(&self, claim: &Claim, place: &Place<W>) -> bool {
         let claimed = self.queues.get(&claim.bucket).map_or(0, |queue| queue.claimed);
         let own = place.claims.iter().find(|own| own.bucket == claim.bucket).map_or(0, |own| u64::from(own.permits));
         claimed - own + u64::from(claim.permits) <= u64::from(claim.free)
     }
 
-    /// Returns for the request with this place and the next ones of its queue, `most` together, how much later than it they
-    /// joined the queue, in milliseconds.
-    pub fn ages(&self, place: &Place<W>, most: usize) -> Vec<u32> {
+    /// Returns how much later than the request with this place it and the next ones of its queue joined the queue, in
+    /// milliseconds; at most `limit` times.
+    pub fn ages(&self, place: &Place<W>, limit: usize) -> Vec<u32> {
         let Some((bucket, number)) = &place.joined else { return Vec::new() };
         let later = |waiter: &Waiter<W>| waiter.joined_at.saturating_sub(place.joined_at).as_millis();
         let waiting = self.queues.get(bucket).into_iter().flat_map(|queue| queue.waiting.range(number..));
-        waiting.take(most).map(|(_, waiter)| u32::try_from(later(waiter)).unwrap_or(u32::MAX)).collect()
+        waiting.take(limit).map(|(_, waiter)| u32::try_from(later(waiter)).unwrap_or(u32::MAX)).collect()
     }
 
     /// Records a decision about a bucket, for requests that its full queue rejects.
-    pub fn record(&mut self, bucket: &BucketId, decision: &Decision, now: Duration) {
+    pub(super) fn record(&mut self, bucket: &BucketId, decision: &Decision, now: Duration) {
         if let Some(queue) = self.queues.get_mut(bucket) {
             let returns_at = now.saturating_add(Duration::from_millis(decision.reset));
             queue.last = Some((decision.remaining, returns_at));
@@ -138,7 +138,7 @@ impl<W> WaitQueues<W> {
 
     /// Returns the remaining permits of a bucket, and the milliseconds until the next one returns, as last recorded. `None`
     /// if a permit should have returned more than a second ago.
-    pub fn last_decision(&self, bucket: &BucketId, now: Duration) -> Option<(u32, u64)> {
+    pub(super) fn last_decision(&self, bucket: &BucketId, now: Duration) -> Option<(u32, u64)> {
         let (remaining, returns_at) = self.queues.get(bucket)?.last?;
         let millis = u64::try_from(returns_at.saturating_sub(now).as_millis()).unwrap_or(u64::MAX);
         (now < returns_at.saturating_add(MAX_LATENESS)).then_some((remaining, millis.max(1)))

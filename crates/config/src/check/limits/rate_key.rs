@@ -6,10 +6,10 @@ use crate::file::located::{Located, ValueOrMap};
 use crate::problem::Problems;
 
 /// The `rate` of a limit in the rule file.
-type WrittenRate = Located<ValueOrMap<u64, file::RateSource>>;
+type RateKey = Located<ValueOrMap<u64, file::RateSource>>;
 
 /// Returns a rate that does not depend on the request, and reports other rates.
-pub(crate) fn fixed(raw: &WrittenRate, problems: &mut Problems) -> Checked<Option<u64>> {
+pub(crate) fn fixed(raw: &RateKey, problems: &mut Problems) -> Checked<Option<u64>> {
     match raw.optional(problems)? {
         None => Ok(None),
         Some(ValueOrMap::Value(rate)) => Ok(Some(*rate)),
@@ -21,7 +21,7 @@ pub(crate) fn fixed(raw: &WrittenRate, problems: &mut Problems) -> Checked<Optio
 }
 
 /// Returns the rate, or the default of a rate that depends on the request.
-pub(crate) fn default_of(raw: &WrittenRate) -> Option<u64> {
+pub(super) fn default_of(raw: &RateKey) -> Option<u64> {
     match raw.get()? {
         ValueOrMap::Value(rate) => Some(*rate),
         ValueOrMap::Map(source) => source.default.get().copied(),
