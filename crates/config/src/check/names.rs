@@ -22,7 +22,7 @@ pub(crate) fn duplicates<'f>(names: impl Iterator<Item = (&'f str, Location)>, w
 }
 
 /// Parses the name of a header field.
-pub(crate) fn header_name(text: &str, location: Location, problems: &mut Problems) -> Checked<HeaderName> {
+pub(super) fn header_name(text: &str, location: Location, problems: &mut Problems) -> Checked<HeaderName> {
     // Field names can contain these characters, but only patterns and lists have them.
     let parsed = HeaderName::from_bytes(text.as_bytes()).ok().filter(|_| !text.contains(['*', '|', '^', '~', '!']));
     parsed.ok_or_else(|| {

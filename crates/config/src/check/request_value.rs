@@ -7,7 +7,7 @@ use crate::problem::Problems;
 use tidegate_rules::client::ClientSource;
 
 /// Parses `header:NAME`, `cookie:NAME` or `query:NAME`. Returns `None` for other texts.
-pub(crate) fn request_value(
+pub(super) fn request_value(
     text: &str,
     raw: &Located<String>,
     problems: &mut Problems,

@@ -53,14 +53,14 @@ fn missing_pair(raw: &Located<String>, message: &'static str, problems: &mut Pro
 }
 
 /// Reports an unusable file at the key that names it.
-pub(crate) fn report_file(bad: TlsFileError, keys: [(&str, &Located<String>); 3], problems: &mut Problems) -> Reported {
+pub(super) fn report_file(bad: TlsFileError, keys: [(&str, &Located<String>); 3], problems: &mut Problems) -> Reported {
     let [(_, first), ..] = keys;
     let raw = keys.into_iter().find(|(key, _)| *key == bad.key).map_or(first, |(_, raw)| raw);
     raw.report(bad.to_string(), bad.help, problems)
 }
 
 /// Reports an error if there are no trust anchors: neither `ca` nor the authorities of the system.
-pub(crate) fn check_trust_anchors(
+pub(super) fn check_trust_anchors(
     tls: &RedisTls,
     files: ReferencedFiles<'_>,
     at: Location,

@@ -67,6 +67,7 @@ pub trait FileChecks: Debug + Send + Sync {
 pub struct LibraryFiles;
 
 /// The checks of tests: accepts `identities` without reading a file. All credentials are unknown.
+#[doc(hidden)]
 #[derive(Debug)]
 pub struct AnyIdentities;
 

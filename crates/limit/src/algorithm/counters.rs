@@ -9,11 +9,11 @@
 //!
 //! In Redis, `lua/shared.lua` stores the counters as a log.
 
+use super::debt::Dated;
+use super::entries::Entries;
+use super::numbers::{self, Numbers};
+use super::packed::Packed;
 use crate::MAX_DEBT;
-use crate::algorithm::debt::Dated;
-use crate::algorithm::entries::Entries;
-use crate::algorithm::numbers::{self, Numbers};
-use crate::algorithm::packed::Packed;
 use crate::clock::Timestamp;
 
 /// The counters of a bucket, oldest first, and its debt.
@@ -32,21 +32,21 @@ pub(crate) struct Counter {
 
 impl Counters {
     /// Returns the counters that end after `horizon`, oldest first.
-    pub(crate) fn ending_after(&self, horizon: Timestamp) -> impl Iterator<Item = &Counter> {
+    pub(super) fn ending_after(&self, horizon: Timestamp) -> impl Iterator<Item = &Counter> {
         self.log.iter().skip_while(move |counter| counter.ends <= horizon)
     }
 
     /// Returns the permits of all counters that end after `horizon`.
-    pub(crate) fn used_after(&self, horizon: Timestamp) -> u64 {
+    pub(super) fn used_after(&self, horizon: Timestamp) -> u64 {
         self.ending_after(horizon).map(|counter| counter.permits).sum()
     }
 
-    pub(crate) fn newest_end(&self) -> Option<Timestamp> {
+    pub(super) fn newest_end(&self) -> Option<Timestamp> {
         self.log.back().map(|counter| counter.ends)
     }
 
     /// Charges `permits` in any case: `granted` of them to the counter that ends at `present`, and the others as debt.
-    pub(crate) fn add_with_debt(&mut self, permits: u64, granted: u64, present: Timestamp) {
+    pub(super) fn add_with_debt(&mut self, permits: u64, granted: u64, present: Timestamp) {
         if granted > 0 {
             self.add(granted, present);
         }
@@ -55,19 +55,19 @@ impl Counters {
     }
 
     /// Merges counters that end after `present` into the counter that ends then.
-    pub(crate) fn redate(&mut self, present: Timestamp) {
+    pub(super) fn redate(&mut self, present: Timestamp) {
         if self.newest_end().is_some_and(|newest| newest > present) {
             self.merge(0, self.log.partition_point(|counter| counter.ends < present), present);
         }
     }
 
     /// Merges counters that end after `horizon` into the counter that ends at `present`.
-    pub(crate) fn merge_after(&mut self, horizon: Timestamp, present: Timestamp) {
+    pub(super) fn merge_after(&mut self, horizon: Timestamp, present: Timestamp) {
         self.merge(0, self.log.partition_point(|counter| counter.ends <= horizon), present);
     }
 
     /// Adds `permits` to the counter that ends at `present`, and merges later counters into it.
-    pub(crate) fn add(&mut self, permits: u64, present: Timestamp) {
+    pub(super) fn add(&mut self, permits: u64, present: Timestamp) {
         match self.log.back_mut() {
             Some(newest) if newest.ends == present => newest.permits += permits,
             Some(newest) if newest.ends > present => {
@@ -85,7 +85,7 @@ impl Counters {
     }
 
     /// Removes the counters that end at `horizon` or before.
-    pub(crate) fn forget(&mut self, horizon: Timestamp) {
+    pub(super) fn forget(&mut self, horizon: Timestamp) {
         while self.log.front().is_some_and(|oldest| oldest.ends <= horizon) {
             self.log.pop_front();
         }
@@ -94,7 +94,7 @@ impl Counters {
     /// Removes `permits` from the counter that ends at `ends`. If it is missing or has fewer permits, they have
     /// returned or were moved to another counter, and nothing changes.
     /// Returns `false` then.
-    pub(crate) fn remove(&mut self, permits: u64, ends: Timestamp) -> bool {
+    pub(super) fn remove(&mut self, permits: u64, ends: Timestamp) -> bool {
         let position = self.log.partition_point(|counter| counter.ends < ends);
         let Some(counter) = self.log.get_mut(position).filter(|found| found.ends == ends && found.permits >= permits)
         else {
@@ -108,7 +108,7 @@ impl Counters {
     }
 
     /// Returns the packed form; `None` if there is debt or more than one counter.
-    pub(crate) fn pack(&self) -> Option<Packed> {
+    pub(super) fn pack(&self) -> Option<Packed> {
         match &self.log {
             _ if self.debt > 0 => None,
             Entries::Few(None) => Some(Packed::Unused),
@@ -117,7 +117,7 @@ impl Counters {
         }
     }
 
-    pub(crate) fn unpack(packed: Packed) -> Self {
+    pub(super) fn unpack(packed: Packed) -> Self {
         match packed {
             Packed::Unused => Self::default(),
             Packed::Once { at, amount, .. } => {
@@ -127,13 +127,13 @@ impl Counters {
     }
 
     /// Returns these counters and their debt as numbers, with their ends relative to `now`.
-    pub(crate) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
+    pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
         let counter = |entry: &Counter| [numbers::time(entry.ends, now), numbers::amount(entry.permits)];
         self.log.iter().flat_map(counter).chain(numbers::debt(self.debt)).collect()
     }
 
     /// Returns the counters that these numbers describe, or `None` if the numbers are invalid.
-    pub(crate) fn from_numbers(mut numbers: Numbers<'_>) -> Option<Self> {
+    pub(super) fn from_numbers(mut numbers: Numbers<'_>) -> Option<Self> {
         let debt = numbers.take_debt()?;
         Some(Self { log: numbers.entries(|ends, permits| Counter { ends, permits })?, debt })
     }

@@ -6,7 +6,7 @@
 //!
 //! This file pays the debt of logs. In `gcra` and `leaky_bucket`, more permits than the capacity are in use instead.
 
-use crate::algorithm::entries::Entries;
+use super::entries::Entries;
 use crate::clock::Timestamp;
 use crate::{MAX_WAIT, Quota};
 
@@ -54,7 +54,7 @@ impl Cycle {
     }
 
     /// Pays with the permits that return until `until`. Returns the time of the last payment, if there was one.
-    pub(crate) fn pay<E: Dated>(&self, log: &mut Entries<E>, debt: &mut u64, until: Timestamp) -> Option<Timestamp> {
+    pub(super) fn pay<E: Dated>(&self, log: &mut Entries<E>, debt: &mut u64, until: Timestamp) -> Option<Timestamp> {
         let (mut used, mut last) = (log.iter().map(Dated::permits).sum::<u64>(), None);
         // Permits that a raised rate has added pay at the date of the newest permits.
         let mut newest = log.back().map_or_else(|| self.date_of(until), Dated::date);
@@ -84,13 +84,13 @@ impl Cycle {
     }
 
     /// Returns the milliseconds until `debt` is paid, at most [`MAX_WAIT`].
-    pub(crate) fn millis_until_paid<E: Dated>(&self, mut log: Entries<E>, mut debt: u64, now: Timestamp) -> u64 {
+    pub(super) fn millis_until_paid<E: Dated>(&self, mut log: Entries<E>, mut debt: u64, now: Timestamp) -> u64 {
         let paid_at = self.pay(&mut log, &mut debt, now.plus_millis(MAX_WAIT));
         paid_at.filter(|_| debt == 0).map_or(MAX_WAIT, |paid_at| paid_at.millis_since(now))
     }
 
     /// Returns an upper bound of the time from the newest date until the debt is paid.
-    pub(crate) fn longest_millis(&self, debt: u64) -> u64 {
+    pub(super) fn longest_millis(&self, debt: u64) -> u64 {
         longest_millis(debt, self.rate, self.period())
     }
 
@@ -120,7 +120,7 @@ impl Cycle {
 }
 
 /// Returns an upper bound of the time until a debt is paid by `rate` permits in each period.
-pub(crate) fn longest_millis(debt: u64, rate: u64, period: u64) -> u64 {
+pub(super) fn longest_millis(debt: u64, rate: u64, period: u64) -> u64 {
     if debt == 0 { 0 } else { (debt.div_ceil(rate) + 1).saturating_mul(period).min(MAX_WAIT) }
 }
 

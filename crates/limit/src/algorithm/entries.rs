@@ -21,7 +21,7 @@ impl<T> Entries<T> {
     }
 
     #[inline]
-    pub(crate) fn front(&self) -> Option<&T> {
+    pub(super) fn front(&self) -> Option<&T> {
         match self {
             Self::Few(single) => single.as_ref(),
             Self::Many(many) => many.front(),
@@ -36,7 +36,7 @@ impl<T> Entries<T> {
         }
     }
 
-    pub(crate) fn back_mut(&mut self) -> Option<&mut T> {
+    pub(super) fn back_mut(&mut self) -> Option<&mut T> {
         match self {
             Self::Few(single) => single.as_mut(),
             Self::Many(many) => many.back_mut(),
@@ -51,7 +51,7 @@ impl<T> Entries<T> {
         }
     }
 
-    pub(crate) fn get_mut(&mut self, position: usize) -> Option<&mut T> {
+    pub(super) fn get_mut(&mut self, position: usize) -> Option<&mut T> {
         match self {
             Self::Few(single) => single.as_mut().filter(|_| position == 0),
             Self::Many(many) => many.get_mut(position),
@@ -68,14 +68,14 @@ impl<T> Entries<T> {
     }
 
     /// Returns the number of matching entries. All matching entries must precede all others.
-    pub(crate) fn partition_point(&self, is_before: impl FnMut(&T) -> bool) -> usize {
+    pub(super) fn partition_point(&self, is_before: impl FnMut(&T) -> bool) -> usize {
         match self {
             Self::Few(single) => single.as_slice().partition_point(is_before),
             Self::Many(many) => many.partition_point(is_before),
         }
     }
 
-    pub(crate) fn push_back(&mut self, entry: T) {
+    pub(super) fn push_back(&mut self, entry: T) {
         match self {
             Self::Many(many) => many.push_back(entry),
             Self::Few(single) => match single.take() {
@@ -85,21 +85,21 @@ impl<T> Entries<T> {
         }
     }
 
-    pub(crate) fn pop_front(&mut self) -> Option<T> {
+    pub(super) fn pop_front(&mut self) -> Option<T> {
         match self {
             Self::Few(single) => single.take(),
             Self::Many(many) => many.pop_front(),
         }
     }
 
-    pub(crate) fn pop_back(&mut self) -> Option<T> {
+    pub(super) fn pop_back(&mut self) -> Option<T> {
         match self {
             Self::Few(single) => single.take(),
             Self::Many(many) => many.pop_back(),
         }
     }
 
-    pub(crate) fn remove(&mut self, position: usize) -> Option<T> {
+    pub(super) fn remove(&mut self, position: usize) -> Option<T> {
         match self {
             Self::Few(single) => single.take_if(|_| position == 0),
             Self::Many(many) => many.remove(position),
@@ -107,7 +107,7 @@ impl<T> Entries<T> {
     }
 
     /// Removes and returns all entries from `position` on.
-    pub(crate) fn split_off(&mut self, position: usize) -> impl Iterator<Item = T> {
+    pub(super) fn split_off(&mut self, position: usize) -> impl Iterator<Item = T> {
         match self {
             Self::Few(single) => single.take_if(|_| position == 0).into_iter().chain(VecDeque::new()),
             Self::Many(many) => None.into_iter().chain(many.split_off(position)),

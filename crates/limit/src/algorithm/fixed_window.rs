@@ -20,10 +20,10 @@
 //!
 //! `lua/fixed_window.lua` is a translation of this file.
 
-use crate::algorithm::counters::Counters;
-use crate::algorithm::debt;
-use crate::algorithm::numbers::{CALENDAR, Numbers};
-use crate::algorithm::packed::Packed;
+use super::counters::Counters;
+use super::debt;
+use super::numbers::{CALENDAR, Numbers};
+use super::packed::Packed;
 use crate::calendar::Window;
 use crate::clock::Timestamp;
 use crate::{Algorithm, BucketDecision, MAX_WAIT, Quota, Wait};
@@ -156,21 +156,21 @@ impl State {
     }
 
     /// Returns the packed form; `None` if there is more than one counter.
-    pub(crate) fn pack(&self) -> Option<Packed> {
+    pub(super) fn pack(&self) -> Option<Packed> {
         self.0.pack()
     }
 
-    pub(crate) fn unpack(packed: Packed) -> Self {
+    pub(super) fn unpack(packed: Packed) -> Self {
         Self(Counters::unpack(packed))
     }
 
     /// Returns this bucket as numbers. Windows end at the same moment in every process.
-    pub(crate) fn to_numbers(&self, _now: Timestamp) -> Vec<i64> {
+    pub(super) fn to_numbers(&self, _now: Timestamp) -> Vec<i64> {
         self.0.to_numbers(CALENDAR)
     }
 
     /// Returns the bucket that these numbers describe, or `None` if the numbers are invalid.
-    pub(crate) fn from_numbers(numbers: Numbers<'_>) -> Option<Self> {
+    pub(super) fn from_numbers(numbers: Numbers<'_>) -> Option<Self> {
         Counters::from_numbers(numbers.relative_to(CALENDAR)).map(Self)
     }
 }

@@ -24,9 +24,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::algorithm::gcra::{self, parts, returned};
-use crate::algorithm::numbers::Numbers;
-use crate::algorithm::packed::Packed;
+use super::gcra::{self, parts, returned};
+use super::numbers::Numbers;
+use super::packed::Packed;
 use crate::clock::Timestamp;
 use crate::{Algorithm, BucketDecision, Quota, Wait};
 
@@ -107,20 +107,20 @@ impl State {
     }
 
     /// Returns the packed form; `None` if it does not fit.
-    pub(crate) fn pack(&self) -> Option<Packed> {
+    pub(super) fn pack(&self) -> Option<Packed> {
         self.0.pack()
     }
 
-    pub(crate) fn unpack(packed: Packed) -> Self {
+    pub(super) fn unpack(packed: Packed) -> Self {
         Self(gcra::State::unpack(packed))
     }
 
-    pub(crate) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
+    pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
         self.0.to_numbers(now)
     }
 
     /// Returns the bucket that these numbers describe, or `None` if the numbers are invalid.
-    pub(crate) fn from_numbers(numbers: Numbers<'_>) -> Option<Self> {
+    pub(super) fn from_numbers(numbers: Numbers<'_>) -> Option<Self> {
         gcra::State::from_numbers(numbers).map(Self)
     }
 }
@@ -142,7 +142,7 @@ fn remaining(level: u128, waiting: u128, quota: &Quota, queue: Queue) -> u32 {
 }
 
 /// Returns the number of permits that can be charged if none waits.
-pub(crate) fn unused_permits(quota: &Quota) -> u32 {
+pub(super) fn unused_permits(quota: &Quota) -> u32 {
     remaining(0, 0, quota, queue(quota))
 }
 

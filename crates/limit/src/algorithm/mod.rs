@@ -15,11 +15,11 @@ pub mod token_bucket;
 
 use serde::{Deserialize, Serialize};
 
+use self::gcra::warm_up::{self, MAX_WARM_UP, MIN_WARM_UP, WarmUp};
+use self::leaky_bucket::Queue;
 use super::calendar::{Calendar, Unit};
 use super::redisson::Sharing;
 use super::{BucketState, MAX_RATE, Quota, QuotaError, Wait};
-use crate::algorithm::gcra::warm_up::{self, MAX_WARM_UP, MIN_WARM_UP, WarmUp};
-use crate::algorithm::leaky_bucket::Queue;
 use crate::clock::Timestamp;
 use crate::text::words::words;
 

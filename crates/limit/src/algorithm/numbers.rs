@@ -4,12 +4,12 @@
 //! Calendar windows are the exception: they end at the same moment in every process, so their ends are sent as they
 //! are.
 
+use super::entries::Entries;
 use crate::MAX_DEBT;
-use crate::algorithm::entries::Entries;
 use crate::clock::Timestamp;
 
 /// The maximum length of the list of a bucket. The longest log has two numbers for each of about 512 grants.
-pub(crate) const MAX_NUMBERS: usize = 2_048;
+pub(super) const MAX_NUMBERS: usize = 2_048;
 
 /// The upper bound of amounts. No bucket contains a larger one.
 const MAX_AMOUNT: u64 = 1 << 52;
@@ -26,7 +26,7 @@ impl<'n> Numbers<'n> {
     }
 
     /// Returns these numbers with times relative to `now`.
-    pub(crate) fn relative_to(self, now: Timestamp) -> Self {
+    pub(super) fn relative_to(self, now: Timestamp) -> Self {
         Self { now, ..self }
     }
 
@@ -43,7 +43,7 @@ impl<'n> Numbers<'n> {
 
     /// Removes the debt at the end, after entries of two numbers each. Returns 0 without a debt, or `None` if the debt is
     /// invalid.
-    pub(crate) fn take_debt(&mut self) -> Option<u64> {
+    pub(super) fn take_debt(&mut self) -> Option<u64> {
         let remaining = self.remaining.as_slice();
         let (Some(debt), 1) = (remaining.last(), remaining.len() % 2) else { return Some(0) };
         self.remaining = remaining[..remaining.len() - 1].iter();
@@ -55,7 +55,7 @@ impl<'n> Numbers<'n> {
     }
 
     /// Returns the rest as entries, each with a time and an amount above 0. Returns `None` unless their times ascend.
-    pub(crate) fn entries<T>(mut self, entry: impl Fn(Timestamp, u64) -> T) -> Option<Entries<T>> {
+    pub(super) fn entries<T>(mut self, entry: impl Fn(Timestamp, u64) -> T) -> Option<Entries<T>> {
         let (mut entries, mut last) = (Entries::default(), Timestamp::default());
         while !self.is_empty() {
             let (at, amount) = (self.time()?, self.amount()?);
@@ -85,4 +85,4 @@ pub(crate) fn time(at: Timestamp, now: Timestamp) -> i64 {
 }
 
 /// The moment to which times of calendar windows are relative.
-pub(crate) const CALENDAR: Timestamp = Timestamp::from_millis(0);
+pub(super) const CALENDAR: Timestamp = Timestamp::from_millis(0);

@@ -22,10 +22,10 @@
 //!
 //! `lua/sliding_window.lua` is a translation of this file.
 
-use crate::algorithm::counters::{Counter, Counters};
-use crate::algorithm::debt::Cycle;
-use crate::algorithm::numbers::Numbers;
-use crate::algorithm::packed::Packed;
+use super::counters::{Counter, Counters};
+use super::debt::Cycle;
+use super::numbers::Numbers;
+use super::packed::Packed;
 use crate::clock::Timestamp;
 use crate::{Algorithm, BucketDecision, Quota, Wait};
 
@@ -149,20 +149,20 @@ impl State {
     }
 
     /// Returns the packed form; `None` if there is more than one counter.
-    pub(crate) fn pack(&self) -> Option<Packed> {
+    pub(super) fn pack(&self) -> Option<Packed> {
         self.0.pack()
     }
 
-    pub(crate) fn unpack(packed: Packed) -> Self {
+    pub(super) fn unpack(packed: Packed) -> Self {
         Self(Counters::unpack(packed))
     }
 
-    pub(crate) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
+    pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
         self.0.to_numbers(now)
     }
 
     /// Returns the bucket that these numbers describe, or `None` if the numbers are invalid.
-    pub(crate) fn from_numbers(numbers: Numbers<'_>) -> Option<Self> {
+    pub(super) fn from_numbers(numbers: Numbers<'_>) -> Option<Self> {
         Counters::from_numbers(numbers).map(Self)
     }
 

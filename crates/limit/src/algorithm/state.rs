@@ -1,13 +1,9 @@
 //! The state of a bucket of any algorithm.
 
-use crate::algorithm::fixed_window;
-use crate::algorithm::gcra;
-use crate::algorithm::gcra::warm_up;
-use crate::algorithm::leaky_bucket;
-use crate::algorithm::numbers::{MAX_NUMBERS, Numbers};
-use crate::algorithm::packed::Packed;
-use crate::algorithm::sliding_window;
-use crate::algorithm::token_bucket;
+use super::gcra::warm_up;
+use super::numbers::{MAX_NUMBERS, Numbers};
+use super::packed::Packed;
+use super::{fixed_window, gcra, leaky_bucket, sliding_window, token_bucket};
 use crate::clock::Timestamp;
 use crate::{Algorithm, BucketDecision, Quota};
 

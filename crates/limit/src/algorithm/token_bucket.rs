@@ -15,10 +15,10 @@
 //!
 //! `lua/token_bucket.lua` is a translation of this file.
 
-use crate::algorithm::debt::{Cycle, Grant};
-use crate::algorithm::entries::Entries;
-use crate::algorithm::numbers::{self, Numbers};
-use crate::algorithm::packed::Packed;
+use super::debt::{Cycle, Grant};
+use super::entries::Entries;
+use super::numbers::{self, Numbers};
+use super::packed::Packed;
 use crate::clock::Timestamp;
 use crate::{BucketDecision, MAX_DEBT, Quota, Wait};
 
@@ -202,7 +202,7 @@ impl State {
     }
 
     /// Returns the packed form; `None` if there is debt or more than one grant to remember.
-    pub(crate) fn pack(&self) -> Option<Packed> {
+    pub(super) fn pack(&self) -> Option<Packed> {
         match &self.log {
             _ if self.debt > 0 => None,
             Entries::Few(None) if self.longest == 0 => Some(Packed::Unused),
@@ -214,7 +214,7 @@ impl State {
         }
     }
 
-    pub(crate) fn unpack(packed: Packed) -> Self {
+    pub(super) fn unpack(packed: Packed) -> Self {
         match packed {
             Packed::Unused => Self::default(),
             Packed::Once { at, amount: longest, number } => {
@@ -227,14 +227,14 @@ impl State {
 
     /// Returns this bucket as numbers: the longest interval, the end of its use, the grants, and the debt if there is
     /// one.
-    pub(crate) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
+    pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
         let remembered = [numbers::amount(self.longest), numbers::time(self.longest_until, now)];
         let grants = self.log.iter().flat_map(|grant| [numbers::time(grant.at, now), numbers::amount(grant.permits)]);
         remembered.into_iter().chain(grants).chain(numbers::debt(self.debt)).collect()
     }
 
     /// Returns the bucket that these numbers describe, or `None` if the numbers are invalid.
-    pub(crate) fn from_numbers(mut numbers: Numbers<'_>) -> Option<Self> {
+    pub(super) fn from_numbers(mut numbers: Numbers<'_>) -> Option<Self> {
         let (longest, longest_until) = (numbers.amount()?, numbers.time()?);
         let debt = numbers.take_debt()?;
         let log = numbers.entries(|at, permits| Grant { at, permits })?;

@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::report::curve::CurvePoint;
-use crate::report::ranks::RankPoint;
-use crate::report::series::Series;
+use self::curve::CurvePoint;
+use self::ranks::RankPoint;
+use self::series::Series;
 
 /// The result of a replay.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use hashbrown::HashMap;
 
-use crate::report::RejectedClient;
+use super::RejectedClient;
 use tidegate_limit::clock::Timestamp;
 use tidegate_rules::charge::ClientId;
 use tidegate_rules::client::shown_value;

@@ -6,10 +6,10 @@ use std::hint::black_box;
 
 use hashbrown::DefaultHashBuilder;
 
-use crate::report::LimitReport;
-use crate::report::clients::Clients;
-use crate::report::decided::Decided;
-use crate::report::tally::{ClientRow, Tally};
+use super::LimitReport;
+use super::clients::Clients;
+use super::decided::Decided;
+use super::tally::{ClientRow, Tally};
 use tidegate_limit::Mode;
 use tidegate_rules::charge::ClientId;
 use tidegate_rules::client::ClientSource;

@@ -1,11 +1,11 @@
 //! The statistics of one limit.
 
-use crate::report::clients::{Clients, Counted, Demand};
-use crate::report::curve::{Histogram, curve};
-use crate::report::ranks::ranks;
-use crate::report::rejected::RejectedClients;
-use crate::report::series::Series;
-use crate::report::{LimitReport, RejectedClient};
+use super::clients::{Clients, Counted, Demand};
+use super::curve::{Histogram, curve};
+use super::ranks::ranks;
+use super::rejected::RejectedClients;
+use super::series::Series;
+use super::{LimitReport, RejectedClient};
 use tidegate_config::Millis;
 use tidegate_limit::{Algorithm, Mode};
 use tidegate_rules::charge::{Charge, ClientId, Decision};

@@ -58,8 +58,8 @@ pub struct Granted {
 /// The decision of a limit's own bucket.
 impl From<BucketDecision> for Decision {
     #[inline]
-    fn from(decision: BucketDecision) -> Self {
-        Self::of_bucket(decision)
+    fn from(BucketDecision { granted, remaining, wait, reset, delay }: BucketDecision) -> Self {
+        Self { granted, delay, ..Self::new(remaining, wait, reset) }
     }
 }
 
@@ -71,12 +71,8 @@ impl Decision {
     /// Creates the decision of a single bucket. It is granted if there is no wait.
     #[inline]
     pub const fn new(remaining: u32, wait: Wait, reset: u64) -> Self {
-        Self::of_bucket(BucketDecision::new(remaining, wait, reset))
-    }
-
-    #[inline]
-    const fn of_bucket(BucketDecision { granted, remaining, wait, reset, delay }: BucketDecision) -> Self {
-        Self { granted, remaining, wait, reset, delay, overflow: false, shard: None, ahead: 0, is_unknown: false }
+        let granted = matches!(wait, Wait::Now);
+        Self { granted, remaining, wait, reset, delay: 0, overflow: false, shard: None, ahead: 0, is_unknown: false }
     }
 
     /// Returns what this decision about a charge has taken; `None` if it has taken nothing. `now` is the time of its

@@ -135,10 +135,7 @@ impl LockShard {
     /// Checks a charge on its own bucket.
     #[inline]
     pub(super) fn check(&self, lookup: &Lookup<'_>, now: Timestamp) -> Decision {
-        match self.state(lookup) {
-            Some(state) => lookup.evaluate(state, now),
-            None => lookup.evaluate(&BucketState::EMPTY, now),
-        }
+        lookup.evaluate(self.state(lookup).unwrap_or(&BucketState::EMPTY), now)
     }
 
     /// Makes a granted charge on an existing bucket.

@@ -1,6 +1,5 @@
 //! Reads the files for TLS to Redis into the types of the client library.
 
-#[cfg(feature = "tls")]
 pub mod pem;
 
 use deadpool_redis::redis::{ClientTlsConfig, TlsCertificates};

@@ -22,7 +22,7 @@ pub(crate) fn address(file: &File, problems: &mut Problems) -> Checked<Option<Li
 /// Returns whether the dashboard is served.
 pub(crate) fn dashboard(file: &File, problems: &mut Problems) -> Checked<DashboardMode> {
     let Some(admin) = file.admin.optional(problems)? else { return Ok(DashboardMode::default()) };
-    Ok(admin.dashboard.optional(problems)?.copied().unwrap_or_default())
+    admin.dashboard.or_default(problems)
 }
 
 /// Returns the token file. Reports an invalid one.
@@ -39,7 +39,7 @@ pub(crate) fn tokens(file: &File, files: ReferencedFiles<'_>, problems: &mut Pro
 /// Returns whether to keep the values of rejected clients.
 pub(crate) fn show_clients(file: &File, problems: &mut Problems) -> Checked<bool> {
     let Some(admin) = file.admin.optional(problems)? else { return Ok(false) };
-    Ok(admin.show_clients.optional(problems)?.copied().unwrap_or_default())
+    admin.show_clients.or_default(problems)
 }
 
 fn check_file(path: &Path, at: Location, problems: &mut Problems) -> Checked<()> {

@@ -74,7 +74,7 @@ pub(crate) fn require(
 }
 
 /// Reports an error if these kinds of credentials are not configured.
-pub(crate) fn check_configured<T>(
+pub(super) fn check_configured<T>(
     kinds: IdentityKinds,
     context: RouteContext<'_>,
     raw: &Located<T>,

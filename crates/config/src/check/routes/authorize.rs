@@ -26,7 +26,7 @@ pub(crate) fn authorize(
 }
 
 /// Reports an `authorize` route without trusted proxies, which would reject all requests.
-pub(crate) fn check_proxies(route: &file::Route, file: &File, problems: &mut Problems) {
+pub(super) fn check_proxies(route: &file::Route, file: &File, problems: &mut Problems) {
     let has_proxies = file.clients.get().is_some_and(|clients| !clients.trusted_proxies.items().is_empty());
     if let Some(location) = route.authorize.key.filter(|_| !has_proxies) {
         let message = "`authorize` needs the networks of the proxies that may ask";

@@ -19,13 +19,13 @@ pub(crate) fn cors(route: &file::Route, problems: &mut Problems) -> Checked<Opti
     let methods = all(raw.methods.items().iter().map(|raw| allowed_method(raw, problems)));
     let headers = all(raw.headers.items().iter().map(|raw| field(raw, problems)));
     let exposed = all(raw.expose.items().iter().map(|raw| field(raw, problems)));
-    let credentials = raw.credentials.optional(problems);
-    if let Ok(Some(true)) = credentials {
+    let credentials = raw.credentials.or_default(problems);
+    if let Ok(true) = credentials {
         [&raw.methods, &raw.headers, &raw.expose].iter().for_each(|list| reject_any(list, problems));
     }
     let max_age = raw.max_age.optional(problems);
     raw.origins.required(problems)?;
-    let (origins, credentials) = (origins?, credentials?.copied().unwrap_or_default());
+    let (origins, credentials) = (origins?, credentials?);
     if credentials && origins.contains(&OriginPattern::Any) {
         let message = "`credentials` with the origin `*` would let any page act as the user";
         return Err(raw.credentials.report(message, "list the origins", problems));

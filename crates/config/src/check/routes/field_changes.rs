@@ -19,7 +19,7 @@ pub(crate) enum Message {
     Response,
 }
 
-pub(crate) fn field_changes(
+pub(super) fn field_changes(
     raw: &Located<file::FieldChanges>,
     message: Message,
     variables: Variables,

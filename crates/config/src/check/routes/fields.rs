@@ -73,7 +73,7 @@ pub(crate) struct FieldCheck<'f> {
 
 impl FieldCheck<'_> {
     /// Reports each field that a route or its own limits read although it is always removed before.
-    pub(crate) fn check_route(&self, route: &file::Route, problems: &mut Problems) {
+    pub(super) fn check_route(&self, route: &file::Route, problems: &mut Problems) {
         if let Some(raw) = route.r#match.get() {
             self.check_match(raw, problems);
         }
@@ -81,7 +81,7 @@ impl FieldCheck<'_> {
     }
 
     /// Reports each field that a limit reads although it is always removed before.
-    pub(crate) fn check_limit(&self, limit: &file::Limit, problems: &mut Problems) {
+    pub(super) fn check_limit(&self, limit: &file::Limit, problems: &mut Problems) {
         if let Some(when) = limit.when.get() {
             self.check_match(&when.matcher, problems);
         }

@@ -9,7 +9,7 @@ use tidegate_rules::route::{Matcher, PathPattern, Route};
 /// The conditions of requests for a quota, with a name for messages, and the location of the path.
 pub(crate) type QuotaMatcher = (Matcher, String, Location);
 
-pub(crate) fn quota_path(raw: &file::Route, problems: &mut Problems) -> Checked<Option<PathPattern>> {
+pub(super) fn quota_path(raw: &file::Route, problems: &mut Problems) -> Checked<Option<PathPattern>> {
     let Some(text) = raw.quota.optional(problems)? else { return Ok(None) };
     if let Ok(path) = PathPattern::parse(text)
         && path.is_literal()
@@ -22,7 +22,7 @@ pub(crate) fn quota_path(raw: &file::Route, problems: &mut Problems) -> Checked<
 }
 
 /// Reports a quota without a limit that clients see.
-pub(crate) fn check_limits(raw: &file::Route, limits: &[Limit], problems: &mut Problems) {
+pub(super) fn check_limits(raw: &file::Route, limits: &[Limit], problems: &mut Problems) {
     if raw.quota.get().is_some() && !limits.iter().any(Limit::is_visible_in_quota) {
         let help = "add a live limit with `mode: PER_CLIENT` and a `client` without `path`, or remove `quota`";
         raw.quota.report("the route has no `PER_CLIENT` limit that `quota` can show", help, problems);
@@ -30,6 +30,6 @@ pub(crate) fn check_limits(raw: &file::Route, limits: &[Limit], problems: &mut P
 }
 
 /// Returns the conditions of requests for the quota of a route, to compare them with other routes.
-pub(crate) fn quota_matcher(route: &Route, raw: &file::Route) -> Option<QuotaMatcher> {
+pub(super) fn quota_matcher(route: &Route, raw: &file::Route) -> Option<QuotaMatcher> {
     Some((route.quota_matcher()?, format!("quota of {}", route.name), raw.quota.location))
 }

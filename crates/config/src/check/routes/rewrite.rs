@@ -31,7 +31,7 @@ pub(crate) fn check_keys(raw: &file::Route, problems: &mut Problems) -> Checked<
 }
 
 /// Warns about a `strip_prefix` that no path of the route can have.
-pub(crate) fn check_prefix(raw: &file::Route, route: &Route, problems: &mut Problems) {
+pub(super) fn check_prefix(raw: &file::Route, route: &Route, problems: &mut Problems) {
     let Some(prefix) = route.rewrite.as_ref().and_then(|rewrite| rewrite.strip_prefix.as_deref()) else { return };
     let paths = &route.matcher.paths;
     let (Ok(below), Some(rewrite)) = (PathPattern::parse(&format!("{prefix}/**")), raw.rewrite.get()) else {

@@ -25,7 +25,7 @@ impl Variables {
     }
 
     /// The variables of the response to a rejected request.
-    pub(crate) fn rejection(context: RouteContext<'_>) -> Self {
+    pub(super) fn rejection(context: RouteContext<'_>) -> Self {
         Self { names: &Variable::NAMES, ..Self::request(context) }
     }
 
@@ -40,7 +40,7 @@ fn has_ids(context: RouteContext<'_>) -> bool {
 }
 
 /// Parses a text with variables.
-pub(crate) fn template(
+pub(super) fn template(
     raw: &Located<String>,
     escape: Escape,
     allowed: Variables,

@@ -11,14 +11,13 @@ use tidegate_rules::route::upgrade::{TunnelLimits, Upgrades};
 
 pub(crate) fn upgrades(route: &file::Route, problems: &mut Problems) -> Checked<Upgrades> {
     let default = Upgrades::default();
+    let read = |list: &[Located<String>], problems: &mut Problems| all(list.iter().map(|raw| protocol(raw, problems)));
     match route.upgrades.optional(problems)? {
         None => Ok(default),
-        Some(ValueOrMap::Value(list)) => {
-            Ok(Upgrades { protocols: all(list.iter().map(|raw| protocol(raw, problems)))?, ..default })
-        }
+        Some(ValueOrMap::Value(list)) => Ok(Upgrades { protocols: read(list, problems)?, ..default }),
         Some(ValueOrMap::Map(raw)) => {
             let protocols = match raw.protocols.optional(problems)? {
-                Some(list) => all(list.iter().map(|raw| protocol(raw, problems)))?,
+                Some(list) => read(list, problems)?,
                 None => default.protocols,
             };
             raw.idle_timeout.optional(problems)?;

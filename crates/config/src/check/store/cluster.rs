@@ -11,7 +11,7 @@ const URL_HELP: &str =
     "write `redis://[user:password@]host[:port]`, special characters percent-encoded; `rediss://...` for TLS";
 
 /// Converts the configured nodes. Returns an empty list if the store is no cluster.
-pub(crate) fn seeds(store: &file::Store, problems: &mut Problems) -> Checked<Vec<RedisUrl>> {
+pub(super) fn seeds(store: &file::Store, problems: &mut Problems) -> Checked<Vec<RedisUrl>> {
     let Some(raw) = store.cluster.optional(problems)? else { return Ok(Vec::new()) };
     let urls = all(raw.iter().map(|url| seed(url, problems)))?;
     let keys = reject_master_keys(store, "cluster", problems);

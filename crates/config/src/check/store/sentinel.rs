@@ -59,7 +59,7 @@ fn sentinel_url(raw: &Located<String>, problems: &mut Problems) -> Checked<Redis
 }
 
 /// Reports keys of a master in a store with URLs, where they are part of the URLs.
-pub(crate) fn reject_master_keys(store: &file::Store, address_key: &str, problems: &mut Problems) -> Checked<()> {
+pub(super) fn reject_master_keys(store: &file::Store, address_key: &str, problems: &mut Problems) -> Checked<()> {
     let mut checked = Ok(());
     for (key, location) in present_keys!(store, user password database) {
         let message = format!("{} has no effect with {}", quote(key), quote(address_key));

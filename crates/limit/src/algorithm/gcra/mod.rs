@@ -74,7 +74,7 @@ impl State {
     }
 
     /// Returns the number of these permits that can be in use in addition, so that their sum stays bounded.
-    pub(crate) fn chargeable(&self, quota: &Quota, permits: u32, now: Timestamp) -> u32 {
+    pub(super) fn chargeable(&self, quota: &Quota, permits: u32, now: Timestamp) -> u32 {
         let used = divide(self.used_at(quota, now), quota.interval());
         let unused = u128::from(u64::from(quota.capacity()) + MAX_DEBT).saturating_sub(used);
         u32::try_from(unused).unwrap_or(u32::MAX).min(permits)
@@ -108,7 +108,7 @@ impl State {
     }
 
     /// Returns the packed form; `None` if the numbers are too large for it.
-    pub(crate) fn pack(&self) -> Option<Packed> {
+    pub(super) fn pack(&self) -> Option<Packed> {
         if *self == Self::default() {
             return Some(Packed::Unused);
         }
@@ -116,7 +116,7 @@ impl State {
         Some(Packed::Once { at: self.at, amount, number })
     }
 
-    pub(crate) fn unpack(packed: Packed) -> Self {
+    pub(super) fn unpack(packed: Packed) -> Self {
         match packed {
             Packed::Unused => Self::default(),
             Packed::Once { at, amount, number } => Self { at, used: amount.into(), interval: number.into() },
@@ -125,7 +125,7 @@ impl State {
 
     /// Returns this bucket as numbers: its time, the interval, the whole permits in use, and the parts of one more
     /// permit.
-    pub(crate) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
+    pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
         let of_permit = u128::from(self.interval.max(1));
         let number = |amount: u128| numbers::amount(u64::try_from(amount).unwrap_or(u64::MAX));
         let (whole, parts) = (number(self.used / of_permit), number(self.used % of_permit));
@@ -133,7 +133,7 @@ impl State {
     }
 
     /// Returns the bucket that these numbers describe, or `None` if the numbers are invalid.
-    pub(crate) fn from_numbers(mut numbers: Numbers<'_>) -> Option<Self> {
+    pub(super) fn from_numbers(mut numbers: Numbers<'_>) -> Option<Self> {
         Self::read(&mut numbers).filter(|_| numbers.is_empty())
     }
 
@@ -147,7 +147,7 @@ impl State {
     }
 
     /// Returns the permits in use at `now`, in parts of this quota.
-    pub(crate) fn used_at(&self, quota: &Quota, now: Timestamp) -> u128 {
+    pub(super) fn used_at(&self, quota: &Quota, now: Timestamp) -> u128 {
         if self.used == 0 {
             return 0;
         }
@@ -160,13 +160,13 @@ impl State {
 
     /// Returns the time slot of the last `permits`, if they were charged last: the moment when all earlier permits had
     /// returned. Used by `leaky_bucket`.
-    pub(crate) fn last_slot(&self, quota: &Quota, permits: u32) -> Option<Timestamp> {
+    pub(super) fn last_slot(&self, quota: &Quota, permits: u32) -> Option<Timestamp> {
         let before = self.used_at(quota, self.at).checked_sub(parts(permits, quota))?;
         Some(self.at.plus_millis(millis_for(before, quota)))
     }
 
     /// Removes the `permits` that were charged last.
-    pub(crate) fn remove_last(&mut self, quota: &Quota, permits: u32, now: Timestamp) {
+    pub(super) fn remove_last(&mut self, quota: &Quota, permits: u32, now: Timestamp) {
         self.used = self.used_at(quota, self.at).saturating_sub(parts(permits, quota));
         self.interval = quota.interval();
         self.advance(quota, now);
@@ -192,7 +192,7 @@ fn wait_for(permits: u32, used: u128, quota: &Quota) -> u64 {
 }
 
 /// Returns the milliseconds until `parts` have returned.
-pub(crate) fn millis_for(parts: u128, quota: &Quota) -> u64 {
+pub(super) fn millis_for(parts: u128, quota: &Quota) -> u64 {
     u64::try_from(divide_up(parts, quota.rate().into())).unwrap_or(u64::MAX).min(MAX_WAIT)
 }
 

@@ -33,7 +33,7 @@ impl Spelling {
 }
 
 /// Returns the right spelling of a method. Returns `None` for methods that clients can send.
-pub(crate) fn method_help(text: &str) -> Option<Cow<'static, str>> {
+pub(super) fn method_help(text: &str) -> Option<Cow<'static, str>> {
     const COMMON: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
     if ["*", "any", "all"].iter().any(|all| text.eq_ignore_ascii_case(all)) {
         return Some("to match all methods, leave `methods` out".into());
