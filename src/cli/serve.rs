@@ -44,40 +44,67 @@ pub(super) async fn serve(
     mut session: HandoverSession,
     hangup: OnHangUp<'_>,
 ) -> io::Result<()> {
+    let (sockets, failed) = (gateway.sockets(), gateway.failed());
     let (stop, stopped) = oneshot::channel();
-    let mut stop = Some(stop);
-    let (sockets, mut failed) = (gateway.sockets(), gateway.failed());
-    let outcome = {
-        // A signal does not cancel a handover, because the successor may already have the sockets.
-        let mut handover = pin!(session.run(&sockets, stopped));
-        loop {
-            tokio::select! {
-                outcome = &mut handover => break outcome,
-                Ok(_) = failed.wait_for(|failed| *failed), if stop.is_some() => {
-                    stop.take().into_iter().for_each(|stop| _ = stop.send(()));
-                }
-                received = signals.next() => match (received, stop.take()) {
-                    (Received::HangUp, kept) => {
-                        stop = kept;
-                        hangup.run(&gateway);
-                    }
-                    (Received::End, Some(stop)) => _ = stop.send(()),
-                    (Received::End, None) => return Err(second_signal()),
-                }
-            }
-        }
-    };
+    let (outcome, has_end_signal) =
+        wait_for_end(&gateway, session.run(&sockets, stopped), stop, &mut signals, &hangup).await?;
     drop(session);
     notify("STOPPING=1");
-    let mut has_end_signal = stop.is_none();
     // Clients of a thread that has ended get no responses, so this drain does not delay.
     let delay = if *failed.borrow() { Duration::ZERO } else { args.drain_delay };
-    let mut drained = pin!(Drain { delay, timeout: args.drain_timeout }.run(gateway, outcome));
+    let drained = Drain { delay, timeout: args.drain_timeout }.run(gateway, outcome);
+    wait_for_drain(drained, has_end_signal, signals, hangup.logs).await
+}
+
+/// Waits until a successor takes over, or a signal or a failed thread ends the `handover`. Also returns `true` if one
+/// of these has ended it.
+///
+/// # Errors
+/// A second signal was received.
+async fn wait_for_end(
+    gateway: &Gateway,
+    handover: impl Future<Output = HandoverOutcome>,
+    stop: oneshot::Sender<()>,
+    signals: &mut Signals,
+    hangup: &OnHangUp<'_>,
+) -> io::Result<(HandoverOutcome, bool)> {
+    let (mut stop, mut failed) = (Some(stop), gateway.failed());
+    // A signal does not cancel a handover, because the successor may already have the sockets.
+    let mut handover = pin!(handover);
+    loop {
+        tokio::select! {
+            outcome = &mut handover => return Ok((outcome, stop.is_none())),
+            Ok(_) = failed.wait_for(|failed| *failed), if stop.is_some() => {
+                stop.take().into_iter().for_each(|stop| _ = stop.send(()));
+            }
+            received = signals.next() => match (received, stop.take()) {
+                (Received::HangUp, kept) => {
+                    stop = kept;
+                    hangup.run(gateway);
+                }
+                (Received::End, Some(stop)) => _ = stop.send(()),
+                (Received::End, None) => return Err(second_signal()),
+            }
+        }
+    }
+}
+
+/// Waits until the gateway has drained. `has_end_signal` is `true` if a signal has started the drain.
+///
+/// # Errors
+/// A thread of the gateway failed, or a second signal was received.
+async fn wait_for_drain(
+    drained: impl Future<Output = io::Result<()>>,
+    mut has_end_signal: bool,
+    mut signals: Signals,
+    logs: &Logs,
+) -> io::Result<()> {
+    let mut drained = pin!(drained);
     loop {
         tokio::select! {
             drained = &mut drained => return drained,
             received = signals.next() => match received {
-                Received::HangUp => hangup.logs.reopen(),
+                Received::HangUp => logs.reopen(),
                 Received::End if has_end_signal => return Err(second_signal()),
                 Received::End => {
                     has_end_signal = true;

@@ -92,54 +92,26 @@ impl Forward {
         // Removed, so that one permit serves one request.
         let context = request.extensions_mut().remove::<ForwardContext>();
         let trace = request.extensions_mut().remove::<Trace>();
-        let Some(context) = context else { return Err(Box::new(not_sent(LocalResponse::Internal, call))) };
-        let ForwardContext {
-            upstream,
-            peer,
-            trusted_peer,
-            over_tls,
-            client,
-            max_body,
-            kinds,
-            field_filter,
-            fields,
-            rewrite,
-            timeout,
-            upgrade,
-            ..
-        } = context;
-        let Some(upstream) = upstream.and_then(own_upstream) else {
+        let Some(mut context) = context else { return Err(Box::new(not_sent(LocalResponse::Internal, call))) };
+        let Some(upstream) = context.upstream.take().and_then(own_upstream) else {
             return Err(Box::new(not_sent(LocalResponse::Internal, call)));
         };
-        let total = upstream.total_timeout().into_iter().chain(timeout).min();
+        let total = upstream.total_timeout().into_iter().chain(context.timeout).min();
         let may_have_deadline = total.is_some() || call.is_some();
         let received = may_have_deadline.then(|| request.extensions_mut().remove::<Received>()).flatten();
         if let Some(response) = max_forwards::respond(request) {
             return Err(Box::new(response));
         }
-        let upgrade = upgrade.filter(|_| upstream.can_upgrade());
+        let upgrade = context.upgrade.take().filter(|_| upstream.can_upgrade());
         let is_connect = is_tunnel(request);
         if is_connect && upgrade.is_none() {
             // The layer rejects this before, unless the upstream supports HTTP/2 only. The request stays charged.
             return Err(Box::new(local_response(LocalResponse::MethodNotImplemented, call)));
         }
-        let accepts_trailers = accepts_trailers(request.version(), kinds);
-        let peer = ForwardPeer { address: peer, trusted: trusted_peer, over_tls };
-        head::request(
-            request,
-            ForwardInput { peer, kinds, field_filter: field_filter.as_deref(), default_host: upstream.default_host() },
-        )
-        .map_err(|response| local_response(response, call))?;
-        let response_rewrite = rewrite.and_then(|rewrite| {
-            head::rewrite_host(request, &rewrite.host, upstream.default_host());
-            ResponseRewrite::new(rewrite, request.headers())
-        });
-        if let Some(fields) = fields {
-            let (changes, rendered) = *fields;
-            changes.apply(request.headers_mut(), rendered);
-        }
-        request.body_mut().filter_trailers(field_filter);
-        request.body_mut().limit(max_body).map_err(|TooLong| local_response(LocalResponse::BodyTooLong, call))?;
+        let accepts_trailers = accepts_trailers(request.version(), context.kinds);
+        let client = context.client;
+        let response_rewrite =
+            rewrite_request(request, context, &upstream).map_err(|response| local_response(response, call))?;
         let connect = upgrade.and_then(|upgrade| upgrade::offer(request, *upgrade, is_connect));
         let deadline = Deadline::new(request, received, total, call);
         Ok(PreparedRequest { upstream, client, call, deadline, accepts_trailers, connect, response_rewrite, trace })
@@ -159,53 +131,63 @@ impl Service<Request<RequestBody>> for Forward {
     fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
         // Inline: another async function would store the request a second time in its future.
         boxed(|| async move {
-            let PreparedRequest {
-                upstream,
-                client,
-                call,
-                mut deadline,
-                accepts_trailers,
-                connect,
-                response_rewrite,
-                trace,
-            } = match Self::prepare(&mut request) {
+            let mut prepared = match Self::prepare(&mut request) {
                 Ok(prepared) => prepared,
                 Err(response) => return Ok(*response),
             };
             // A request that has waited too long for its permits is not sent.
+            let PreparedRequest { upstream, client, deadline, trace, .. } = &mut prepared;
             let result = match deadline.has_passed() {
-                false => deadline.run_until(pin!(upstream.send(&mut request, &client, trace.as_ref()))).await,
+                false => deadline.run_until(pin!(upstream.send(&mut request, client, trace.as_ref()))).await,
                 true => None,
             };
-            let is_forwarded = matches!(result, Some(Ok(_))) && connect.is_none();
-            let mut response = match result {
-                Some(Ok(response)) => rewrite(response, &mut request, call, accepts_trailers, trace.as_ref()),
-                Some(Err(error)) => error_response(error, call),
-                None => {
-                    upstream.record_timeout();
-                    record_failure(trace.as_ref(), DEADLINE_PASSED);
-                    // A client could choose deadlines that always pass before its requests are sent.
-                    match request.body().was_sent() || deadline.is_of_client() {
-                        true => local_response(LocalResponse::DeadlinePassed, call),
-                        false => not_sent(LocalResponse::DeadlinePassed, call),
-                    }
-                }
-            };
-            if let Some(rewrite) = response_rewrite.filter(|_| is_forwarded) {
-                rewrite.apply(response.headers_mut(), &upstream);
-            }
-            if is_forwarded && response.status() != StatusCode::SWITCHING_PROTOCOLS {
-                deadline.limit_body(&mut response, call, accepts_trailers);
-            }
-            if let Some(connect) = connect {
-                response = connect.check_response(response, || {
-                    record_failure(trace.as_ref(), AttemptOutcome::InvalidResponse.as_str());
-                });
-            }
+            let mut response = prepared.into_response(result, &mut request);
             // The server reuses the memory of the request's extensions for the next request.
             response.extensions_mut().extend(take(request.extensions_mut()));
             Ok(response)
         })
+    }
+}
+
+// === impl PreparedRequest ===
+
+impl PreparedRequest {
+    /// Returns the response for the client. Without a `result`, the deadline has passed.
+    fn into_response(
+        self,
+        result: Option<Result<HeadlessResponse, SendError>>,
+        request: &mut Request<RequestBody>,
+    ) -> Response<ResponseBody> {
+        let (call, trace) = (self.call, self.trace.as_ref());
+        let is_forwarded = matches!(result, Some(Ok(_))) && self.connect.is_none();
+        let mut response = match result {
+            Some(Ok(response)) => rewrite_upstream_response(response, request, call, self.accepts_trailers, trace),
+            Some(Err(error)) => error_response(error, call),
+            None => self.deadline_response(request),
+        };
+        if let Some(rewrite) = self.response_rewrite.filter(|_| is_forwarded) {
+            rewrite.apply(response.headers_mut(), &self.upstream);
+        }
+        if is_forwarded && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            self.deadline.limit_body(&mut response, call, self.accepts_trailers);
+        }
+        match self.connect {
+            Some(connect) => connect.check_response(response, || {
+                record_failure(trace, AttemptOutcome::InvalidResponse.as_str());
+            }),
+            None => response,
+        }
+    }
+
+    /// Returns the response to a request whose deadline has passed, and records this.
+    fn deadline_response(&self, request: &Request<RequestBody>) -> Response<ResponseBody> {
+        self.upstream.record_timeout();
+        record_failure(self.trace.as_ref(), DEADLINE_PASSED);
+        // A client could choose deadlines that always pass before its requests are sent.
+        match request.body().was_sent() || self.deadline.is_of_client() {
+            true => local_response(LocalResponse::DeadlinePassed, self.call),
+            false => not_sent(LocalResponse::DeadlinePassed, self.call),
+        }
     }
 }
 
@@ -231,8 +213,35 @@ fn accepts_trailers(version: Version, kinds: FieldKinds) -> bool {
     version == Version::HTTP_2 || (version == Version::HTTP_11 && kinds.has(FieldKind::AcceptsTrailers))
 }
 
+/// Rewrites the head of a request for its upstream, and filters and limits its body. Returns the changes of the
+/// response.
+///
+/// # Errors
+/// The request is ambiguous, or its body is too long.
+fn rewrite_request(
+    request: &mut Request<RequestBody>,
+    context: ForwardContext,
+    upstream: &Upstream,
+) -> Result<Option<Box<ResponseRewrite>>, LocalResponse> {
+    let ForwardContext { peer, trusted_peer, over_tls, max_body, kinds, field_filter, fields, rewrite, .. } = context;
+    let peer = ForwardPeer { address: peer, trusted: trusted_peer, over_tls };
+    let default_host = upstream.default_host();
+    head::request(request, ForwardInput { peer, kinds, field_filter: field_filter.as_deref(), default_host })?;
+    let response_rewrite = rewrite.and_then(|rewrite| {
+        head::rewrite_host(request, &rewrite.host, default_host);
+        ResponseRewrite::new(rewrite, request.headers())
+    });
+    if let Some(fields) = fields {
+        let (changes, rendered) = *fields;
+        changes.apply(request.headers_mut(), rendered);
+    }
+    request.body_mut().filter_trailers(field_filter);
+    request.body_mut().limit(max_body).map_err(|TooLong| LocalResponse::BodyTooLong)?;
+    Ok(response_rewrite)
+}
+
 /// Rewrites the upstream's response for the client.
-fn rewrite(
+fn rewrite_upstream_response(
     response: HeadlessResponse,
     request: &mut Request<RequestBody>,
     call: Option<GrpcCall>,

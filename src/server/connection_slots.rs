@@ -1,4 +1,4 @@
-//! Caps on the number of connections, and the response to connections that exceed them.
+//! The slots of connections, bounded by the caps of the gateway, of a listener, and of a client.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::client_connections::{ClientConnections, ClientLimitReached};
+use super::connection_cap::ConnectionCap;
 use super::peer::ConnectionPeer;
 use crate::transport::Transport;
 use tidegate_config::Listen;
@@ -72,14 +73,6 @@ struct ProxiedClient {
     peer: SocketAddr,
     over_tls: bool,
     client: Option<IpNet>,
-}
-
-/// The cap that was reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ConnectionCap {
-    Gateway,
-    Listener,
-    Client,
 }
 
 // === impl GatewayConnections ===
@@ -190,33 +183,6 @@ pub(super) async fn wait_for_close(mut stream: impl AsyncRead + AsyncWrite + Unp
     let mut scratch = [0; 4096];
     while stream.read(&mut scratch).await? > 0 {}
     Ok(())
-}
-
-// === impl ConnectionCap ===
-
-impl ConnectionCap {
-    /// Returns the label by which rejected connections are counted.
-    pub(super) fn cause(self) -> &'static str {
-        match self {
-            Self::Gateway => "connections",
-            Self::Listener => "listener_connections",
-            Self::Client => "client_connections",
-        }
-    }
-
-    /// A response names only the client's own cap. The other caps are not the client's concern.
-    fn response(self) -> String {
-        let detail = if self == Self::Client { "too many connections from you" } else { "too many connections" };
-        let body = format!(
-            r#"{{"detail":"{detail}","status":503,"title":"Service Unavailable","type":"about:blank"}}{}"#,
-            "\n"
-        );
-        format!(
-            "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n\
-             connection: close\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
-        )
-    }
 }
 
 // === impl ConnectionSlot ===

@@ -1,6 +1,7 @@
 //! Drives a connection: polls its protocol, its timer and the drain.
 
 use std::future::{Future, poll_fn};
+use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, Waker, ready};
@@ -55,6 +56,15 @@ pub(crate) enum End {
     Idle,
 }
 
+/// How far the end of a connection is: it drains, it finishes, or both. Without a drain, it finishes when it has been
+/// idle for too long.
+#[derive(Debug, Default)]
+struct Ending {
+    is_draining: bool,
+    /// Whether the connection accepts no more requests.
+    is_finishing: bool,
+}
+
 // === impl ConnectionDriver ===
 
 impl ConnectionDriver {
@@ -68,12 +78,12 @@ impl ConnectionDriver {
 
     /// Polls the connection, its timer and the drain. If `may_idle`, returns when the connection becomes idle.
     pub(crate) async fn drive(&self, mut connection: Pin<&mut impl Drainable>, may_idle: bool) -> End {
-        let ServerContext { limits, drain, metrics, .. } = &*self.context;
+        let drain = &self.context.drain;
         let now = Instant::now();
         let first_check = self.next_check().unwrap_or(now);
         let mut timer = pin!(sleep_until(if may_idle { first_check.min(now + IDLE_DELAY) } else { first_check }));
         let mut drain_started = pin!(drain.started());
-        let (mut is_draining, mut is_finishing) = (false, false);
+        let mut ending = Ending::default();
         // The waker that the timer and the drain wake. They are polled only after they fired or if the waker changed,
         // not for every request.
         let mut registered: Option<Waker> = None;
@@ -84,13 +94,13 @@ impl ConnectionDriver {
                     return Poll::Ready(End::Closed);
                 }
                 let is_registered = registered.as_ref().is_some_and(|registered| registered.will_wake(cx.waker()));
-                if is_registered && !timer.is_elapsed() && (is_draining || is_finishing || !drain.has_started()) {
+                if is_registered && !timer.is_elapsed() && (ending.has_begun() || !drain.has_started()) {
                     return Poll::Pending;
                 }
                 registered = Some(cx.waker().clone());
-                if !is_draining && !is_finishing && drain_started.as_mut().poll(cx).is_ready() {
+                if !ending.has_begun() && drain_started.as_mut().poll(cx).is_ready() {
                     connection.as_mut().begin_drain();
-                    is_draining = true;
+                    ending.is_draining = true;
                     let deadline = timer.deadline().min(Instant::now() + DRAIN_GRACE);
                     timer.as_mut().reset(deadline);
                     registered = None; // the timer must register the waker again
@@ -98,46 +108,71 @@ impl ConnectionDriver {
                 }
                 ready!(timer.as_mut().poll(cx));
                 registered = None;
-                if is_draining
-                    && !is_finishing
-                    && self.activity.client_wait().is_some_and(|wait| wait.is_idle_for(DRAIN_GRACE))
-                {
-                    connection.as_mut().finish();
-                    is_finishing = true;
-                }
-                match self.activity.check_timers(limits) {
-                    TimerAction::Wait(_) if self.activity.is_busy() && connection.client_has_closed() => {
-                        return Poll::Ready(End::Closed);
+                match self.check(connection.as_mut(), &mut ending, may_idle) {
+                    ControlFlow::Continue(next_check) => {
+                        next_check.into_iter().for_each(|next_check| timer.as_mut().reset(next_check));
                     }
-                    TimerAction::Wait(_) if may_idle && !is_draining && !is_finishing && self.activity.is_idle() => {
-                        return Poll::Ready(End::Idle);
-                    }
-                    TimerAction::Wait(until) if is_draining || may_idle && !self.activity.is_upgraded() => {
-                        timer.as_mut().reset(until.min(Instant::now() + IDLE_DELAY));
-                    }
-                    TimerAction::Wait(until) => timer.as_mut().reset(until),
-                    TimerAction::Finish if !is_finishing => {
-                        connection.as_mut().finish();
-                        is_finishing = true;
-                        timer.as_mut().reset(Instant::now() + limits.header_timeout);
-                    }
-                    TimerAction::Finish => return Poll::Ready(End::Closed),
-                    TimerAction::EndUpload => {
-                        metrics.rejected(SLOW_UPLOAD);
-                        self.activity.stop_upload_wait();
-                        connection.as_mut().end_upload();
-                    }
-                    TimerAction::Close(cause) => {
-                        metrics.rejected(cause);
-                        if self.activity.is_busy() {
-                            // The client may have half a response, and the kernel may still hold its other half.
-                            self.activity.abort_response();
-                        }
-                        return Poll::Ready(End::Closed);
-                    }
+                    ControlFlow::Break(end) => return Poll::Ready(end),
                 }
             }
         })
         .await
+    }
+
+    /// Checks the timers of a connection. Returns when to check them again; `None` for as soon as it has been polled.
+    fn check(
+        &self,
+        mut connection: Pin<&mut impl Drainable>,
+        ending: &mut Ending,
+        may_idle: bool,
+    ) -> ControlFlow<End, Option<Instant>> {
+        let ServerContext { limits, metrics, .. } = &*self.context;
+        if ending.is_draining && !ending.is_finishing && self.has_no_more_requests() {
+            connection.as_mut().finish();
+            ending.is_finishing = true;
+        }
+        match self.activity.check_timers(limits) {
+            TimerAction::Wait(_) if self.activity.is_busy() && connection.client_has_closed() => {}
+            TimerAction::Wait(_) if may_idle && !ending.has_begun() && self.activity.is_idle() => {
+                return ControlFlow::Break(End::Idle);
+            }
+            TimerAction::Wait(until) if ending.is_draining || may_idle && !self.activity.is_upgraded() => {
+                return ControlFlow::Continue(Some(until.min(Instant::now() + IDLE_DELAY)));
+            }
+            TimerAction::Wait(until) => return ControlFlow::Continue(Some(until)),
+            TimerAction::Finish if !ending.is_finishing => {
+                connection.finish();
+                ending.is_finishing = true;
+                return ControlFlow::Continue(Some(Instant::now() + limits.header_timeout));
+            }
+            TimerAction::Finish => {}
+            TimerAction::EndUpload => {
+                metrics.rejected(SLOW_UPLOAD);
+                self.activity.stop_upload_wait();
+                connection.end_upload();
+                return ControlFlow::Continue(None);
+            }
+            TimerAction::Close(cause) => {
+                metrics.rejected(cause);
+                if self.activity.is_busy() {
+                    // The client may have half a response, and the kernel may still hold its other half.
+                    self.activity.abort_response();
+                }
+            }
+        }
+        ControlFlow::Break(End::Closed)
+    }
+
+    /// Returns `true` if the grace period for a request that may be on its way has passed.
+    fn has_no_more_requests(&self) -> bool {
+        self.activity.client_wait().is_some_and(|wait| wait.is_idle_for(DRAIN_GRACE))
+    }
+}
+
+// === impl Ending ===
+
+impl Ending {
+    fn has_begun(&self) -> bool {
+        self.is_draining || self.is_finishing
     }
 }

@@ -34,7 +34,6 @@ pub(super) async fn handshake(
     activity: &Activity,
     slot: &ConnectionSlot,
 ) -> Option<Transport> {
-    let peer = slot.peer();
     let (tls, stream) = match (&context.tls, stream) {
         (None, stream) => return Some(stream),
         (Some(tls), Transport::Tcp(stream)) => (tls, stream),
@@ -49,19 +48,10 @@ pub(super) async fn handshake(
         () = wait_for_drain_grace(&context.drain) => return None,
     };
     if first != HANDSHAKE {
-        context.metrics.rejected(PLAINTEXT);
-        if first.is_ascii_alphabetic() {
-            _ = stream.try_write(NOT_TLS); // the send buffer of a new socket has room for it
-            shut_down(stream).await;
-        }
+        reject_plaintext(stream, first, context).await;
         return None;
     }
-    if let Some(limit) = &context.handshake_limit
-        && let Some(client) = slot.client()
-        && !limit.allows(&client)
-    {
-        context.metrics.rejected(TOO_MANY_HANDSHAKES);
-        tracing::debug!(%peer, "client exceeded its TLS handshake rate, closing");
+    if exceeds_handshake_rate(context, slot) {
         return None;
     }
     // Boxed, because the future is large and finished before the first request. Not a part of the `select!`, which would
@@ -81,12 +71,32 @@ pub(super) async fn handshake(
             Some(Transport::Tls(stream))
         }
         Err((error, stream)) => {
-            tracing::debug!(%peer, %error, "TLS handshake failed");
+            tracing::debug!(peer = %slot.peer(), %error, "TLS handshake failed");
             context.metrics.rejected(FAILED);
             shut_down(stream).await;
             None
         }
     }
+}
+
+/// Closes a connection that begins with another byte than TLS, after a response if it can be HTTP.
+async fn reject_plaintext(stream: TcpStream, first: u8, context: &ServerContext) {
+    context.metrics.rejected(PLAINTEXT);
+    if first.is_ascii_alphabetic() {
+        _ = stream.try_write(NOT_TLS); // the send buffer of a new socket has room for it
+        shut_down(stream).await;
+    }
+}
+
+/// Returns `true` if the client has used up its rate of handshakes, and counts the rejection.
+fn exceeds_handshake_rate(context: &ServerContext, slot: &ConnectionSlot) -> bool {
+    let limit = context.handshake_limit.as_ref().zip(slot.client());
+    let is_exceeded = limit.is_some_and(|(limit, client)| !limit.allows(&client));
+    if is_exceeded {
+        context.metrics.rejected(TOO_MANY_HANDSHAKES);
+        tracing::debug!(peer = %slot.peer(), "client exceeded its TLS handshake rate, closing");
+    }
+    is_exceeded
 }
 
 /// Peeks at the first byte. Returns `None` if the client closes without sending one.

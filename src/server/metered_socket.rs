@@ -1,6 +1,5 @@
 //! A client's socket that records activity and meters bytes.
 
-use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,24 +9,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::activity::Activity;
+use super::meter::Meter;
+use super::socket::Socket;
 use crate::http::http1::{BodySink, poll_head_bytes};
-use crate::transport::{Relay, Transport};
-use tidegate_rules::request::facts::TlsPeer;
+use crate::transport::Relay;
 
 /// How long a client that is still sending may continue after its response. If the gateway closed at once, the
 /// client's bytes would cause a reset, which can overtake the response.
 pub(crate) const LINGER: Duration = Duration::from_secs(2);
-
-/// The socket and its activity record. An idle connection needs nothing else.
-#[derive(Debug)]
-pub(crate) struct Socket {
-    stream: Transport,
-    activity: Arc<Activity>,
-}
 
 /// A socket in use, with the meter of its protocol.
 #[derive(Debug)]
@@ -45,64 +37,6 @@ struct MeterState {
     meter: Option<Box<dyn Meter>>,
     /// The timer of a lingering close, and how many more bytes are discarded.
     linger: Option<(Pin<Box<Sleep>>, usize)>,
-}
-
-/// A protocol's meter of the bytes on its connection.
-pub(crate) trait Meter: fmt::Debug + Send + Sync {
-    /// Returns `true` if more bytes may be read now.
-    fn can_read(&self) -> bool;
-
-    /// Records bytes that the client has sent.
-    fn on_received(&mut self, bytes: &[u8]);
-
-    /// Records bytes that the socket took.
-    fn on_sent(&mut self, bytes: &[u8]);
-
-    /// Records whether the socket took all bytes of the last write or flush.
-    fn set_blocked(&mut self, is_blocked: bool);
-
-    /// Returns how long, and for how many bytes, the client is read after the end. Returns `None` to close at once.
-    fn linger_limits(&self) -> Option<(Duration, usize)>;
-}
-
-impl Socket {
-    pub(crate) fn new(stream: Transport, activity: Arc<Activity>) -> Self {
-        Self { stream, activity }
-    }
-
-    /// Returns the protocol that ALPN selected, if any. Returns `None` for a plaintext connection.
-    pub(crate) fn alpn_protocol(&self) -> Option<Option<&[u8]>> {
-        match &self.stream {
-            Transport::Tls(tls) => Some(tls.state().alpn_protocol()),
-            Transport::Tcp(_) | Transport::Unix(_) => None,
-        }
-    }
-
-    /// Returns what TLS reports about the client. Returns `None` for a plaintext connection.
-    pub(crate) fn tls_peer(&self) -> Option<&Arc<TlsPeer>> {
-        match &self.stream {
-            Transport::Tls(tls) => tls.peer(),
-            Transport::Tcp(_) | Transport::Unix(_) => None,
-        }
-    }
-
-    /// Returns the socket, if a [`Relay`] can move bodies from and to it.
-    pub(crate) fn relayable(&self) -> Option<&TcpStream> {
-        self.stream.relayable()
-    }
-
-    /// Returns `Ready` when there is something to read, or the connection is closed.
-    pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream.poll_readable(cx)
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        if self.activity.needs_reset() {
-            self.stream.reset_on_drop();
-        }
-    }
 }
 
 impl MeteredSocket {
@@ -180,10 +114,10 @@ impl MeteredSocket {
     /// Meters the part of the slices that the socket took.
     fn meter_sent<'s>(&mut self, polled: &Poll<io::Result<usize>>, slices: impl IntoIterator<Item = &'s [u8]>) {
         let (Some(meter), Poll::Ready(Ok(count))) = (self.meter_mut(), polled) else { return };
-        let mut left = *count;
+        let mut remaining = *count;
         for slice in slices {
-            let sent = &slice[..left.min(slice.len())];
-            left -= sent.len();
+            let sent = &slice[..remaining.min(slice.len())];
+            remaining -= sent.len();
             meter.on_sent(sent);
         }
     }
@@ -209,13 +143,13 @@ impl MeteredSocket {
     fn poll_linger(&mut self, (duration, max_bytes): (Duration, usize), cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { socket, state, .. } = self;
         let state = state.get_or_insert_default();
-        let (end, left) = state.linger.get_or_insert_with(|| (Box::pin(sleep(duration)), max_bytes));
+        let (end, remaining) = state.linger.get_or_insert_with(|| (Box::pin(sleep(duration)), max_bytes));
         let mut scratch = [0; 8 * 1024];
-        while *left > 0 {
+        while *remaining > 0 {
             let mut buffer = ReadBuf::new(&mut scratch);
             match Pin::new(&mut socket.stream).poll_read(cx, &mut buffer) {
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
-                    *left = left.saturating_sub(buffer.filled().len());
+                    *remaining = remaining.saturating_sub(buffer.filled().len());
                 }
                 Poll::Ready(_) => break,
                 Poll::Pending => return end.as_mut().poll(cx).map(Ok),

@@ -100,13 +100,8 @@ impl Endpoint {
         limit: &Duration,
         was_sent: bool,
     ) -> Result<HeadlessResponse, AttemptError> {
-        if request.extensions().get::<SendTargetHost>().is_some() {
-            request.headers_mut().insert(header::HOST, self.dialer.host().clone());
-        }
-        let mut protocol = self.known_protocol();
-        if protocol != Protocol::Http1 && self.is_negotiated() && is_upgrade(request) {
-            protocol = Protocol::Http1; // only HTTP/1.1 has `Upgrade`
-        }
+        self.set_host(request);
+        let mut protocol = self.protocol_for(request);
         if protocol == Protocol::Auto {
             protocol = Box::pin(self.negotiate()).await?;
         }
@@ -134,6 +129,13 @@ impl Endpoint {
         match Box::pin(self.send_on_new(slot, request, *limit)).await {
             Err(AttemptError::NotSent(error)) if is_repeated => Err(AttemptError::Reset(error)),
             result => result,
+        }
+    }
+
+    /// Sets the authority of the target as `Host`, if the rules say so.
+    fn set_host(&self, request: &mut Request<RequestBody>) {
+        if request.extensions().get::<SendTargetHost>().is_some() {
+            request.headers_mut().insert(header::HOST, self.dialer.host().clone());
         }
     }
 
@@ -189,8 +191,8 @@ impl Endpoint {
             *self.negotiated.lock() = protocol;
             Ok(protocol)
         };
-        let known = || Some(self.known_protocol()).filter(|protocol| *protocol != Protocol::Auto);
-        self.negotiation.open(known, negotiation).await.map_err(|error| self.not_sent(error))
+        let negotiated = || Some(self.current_protocol()).filter(|protocol| *protocol != Protocol::Auto);
+        self.negotiation.open(negotiated, negotiation).await.map_err(|error| self.not_sent(error))
     }
 
     fn not_sent(&self, error: TargetError) -> AttemptError {
@@ -211,8 +213,18 @@ impl Endpoint {
     }
 
     /// Returns the protocol, or [`Auto`](Protocol::Auto) if it must be negotiated. Most requests take no lock here.
-    fn known_protocol(&self) -> Protocol {
+    fn current_protocol(&self) -> Protocol {
         if self.is_negotiated() { *self.negotiated.lock() } else { self.protocol }
+    }
+
+    /// Returns the protocol for a request, or [`Auto`](Protocol::Auto) if it must be negotiated.
+    fn protocol_for(&self, request: &Request<RequestBody>) -> Protocol {
+        match self.current_protocol() {
+            Protocol::Http2 | Protocol::Auto if self.is_negotiated() && is_upgrade(request) => {
+                Protocol::Http1 // only HTTP/1.1 has `Upgrade`
+            }
+            protocol => protocol,
+        }
     }
 }
 

@@ -64,23 +64,8 @@ pub(super) async fn exchange(
         }
         response => response?,
     };
-    if response.line.status == StatusCode::SWITCHING_PROTOCOLS {
-        return upgrade(request, response, upload.is_none());
-    }
-    let ParsedResponse { line, framing_fields, keeps_open, .. } = response;
-    let framing = Framing::of_response(request.method(), line.status, framing_fields);
-    if framing == Framing::Chunked {
-        // Checked before the head is forwarded: the client can still get a 502.
-        connection.check_chunks().map_err(|error| AttemptError::Broken(TargetError::response(&error)))?;
-    }
-    // A body that was not requested (`100 Continue`) is not needed. An upstream that rejects a request and closes the
-    // connection reads no more of the body. If the gateway sent more, the upstream would reset the connection, and the
-    // reset can overtake the response (RFC 9112 section 9.6).
-    let is_rejected = line.status.is_client_error() || line.status.is_server_error();
-    let is_unwanted = !progress.is_none_or(|progress| progress.was_requested()) || is_rejected && !keeps_open;
-    let keeps_open = keeps_open && !(is_unwanted && upload.is_some());
-    let upload = upload.filter(|_| !is_unwanted).map(|upload| Box::new((upload, request.body_mut().take_rest())));
-    Ok(ResponseHead { line, framing, keeps_open, upload, upgraded: None })
+    let was_requested = progress.is_none_or(|progress| progress.was_requested());
+    ResponseHead::new(connection, request, response, upload, was_requested)
 }
 
 /// The head of a response, and what happens to its connection. The fields are in the request's header map.
@@ -95,6 +80,37 @@ pub(super) struct ResponseHead {
 }
 
 impl ResponseHead {
+    /// Checks the head of a response, and takes the rest of the request if the upstream still reads it. `was_requested`
+    /// is `false` if the body of the request waits for `100 Continue`.
+    ///
+    /// # Errors
+    /// The upstream sent bytes that no valid response has.
+    fn new(
+        connection: &mut Connection,
+        request: &mut Request<RequestBody>,
+        response: ParsedResponse,
+        upload: Option<Upload>,
+        was_requested: bool,
+    ) -> Result<Self, AttemptError> {
+        if response.line.status == StatusCode::SWITCHING_PROTOCOLS {
+            return upgrade(request, response, upload.is_none());
+        }
+        let ParsedResponse { line, framing_fields, keeps_open, .. } = response;
+        let framing = Framing::of_response(request.method(), line.status, framing_fields);
+        if framing == Framing::Chunked {
+            // Checked before the head is forwarded: the client can still get a 502.
+            connection.check_chunks().map_err(|error| AttemptError::Broken(TargetError::response(&error)))?;
+        }
+        // A body that was not requested (`100 Continue`) is not needed. An upstream that rejects a request and closes the
+        // connection reads no more of the body. If the gateway sent more, the upstream would reset the connection, and the
+        // reset can overtake the response (RFC 9112 section 9.6).
+        let is_rejected = line.status.is_client_error() || line.status.is_server_error();
+        let is_unwanted = !was_requested || is_rejected && !keeps_open;
+        let keeps_open = keeps_open && !(is_unwanted && upload.is_some());
+        let upload = upload.filter(|_| !is_unwanted).map(|upload| Box::new((upload, request.body_mut().take_rest())));
+        Ok(Self { line, framing, keeps_open, upload, upgraded: None })
+    }
+
     /// Returns the response, whose body is read from the connection of `lease`.
     pub(super) fn into_response(self, lease: Lease) -> HeadlessResponse {
         let Self { line, framing, keeps_open, upload, upgraded } = self;

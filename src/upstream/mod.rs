@@ -18,8 +18,6 @@
 
 pub(crate) mod http_client;
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +39,7 @@ mod echo;
 mod eject;
 mod endpoint;
 mod entry;
+mod error;
 mod exchange;
 mod head_limits;
 mod headless_response;
@@ -62,35 +61,35 @@ mod tunnel;
 mod tunnel_progress;
 mod upload;
 mod upload_progress;
+mod upstreams;
 
 pub use body::{BoxError, RequestBody, TooLong};
 pub(crate) use check::run_checks;
 use dns::ResolvedAddress;
 pub(crate) use dns::{HostLookup, NameTasks, Resolver};
 pub(crate) use endpoint::SendTargetHost;
+pub(crate) use error::SendError;
+pub use error::UpstreamError;
 pub(crate) use informational::{InformationalSender, InformationalSink};
 pub(crate) use replay_budget::ReplayBudget;
 pub use response_body::ResponseBody;
 pub(crate) use target::{CheckReport, LastCheck, TargetCondition, TargetFailure, TargetState, TargetStates};
 pub(crate) use trace::{LastAttempt, TargetName, Trace};
 pub(crate) use upload_progress::expects_continue;
+pub use upstreams::Upstreams;
 
 use check::CheckSettings;
 use entry::{Backend, Entry, EntryFactory};
+use error::AttemptError;
 pub(crate) use headless_response::HeadlessResponse;
 pub(crate) use retry::NotRetried;
 use retry::RetryBudget;
 use selection::Balancer;
 use settings::{Eject, Protocol, RetrySettings, Target, Timeouts, UpstreamSettings};
 pub(crate) use slots::Client;
-use target_error::TargetError;
 use tidegate_metrics::{Metrics, UpstreamMetrics};
 pub use tidegate_rules::settings::upstream as settings;
 use tls::UpstreamTlsConfigs;
-
-/// The upstreams of a rule file, each with its own connections. Each worker has its own `Upstreams`.
-#[derive(Debug, Default)]
-pub struct Upstreams(BTreeMap<Arc<str>, Arc<Upstream>>);
 
 /// An upstream: a named group of targets that serve the same requests.
 #[derive(Debug)]
@@ -127,153 +126,8 @@ pub(crate) struct TargetUse {
     pub(crate) state: Arc<TargetState>,
 }
 
-/// The reason why an upstream sent no response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UpstreamError {
-    /// No connection to any target could be opened. The request was not sent.
-    #[error("no connection")]
-    Unreachable,
-    /// The checks of all targets fail, or the targets drain. The request was not sent.
-    #[error("no target is usable")]
-    NoUsableTarget,
-    /// All connections are in use and the wait queue is full. The request was not sent.
-    #[error("too many requests wait for a connection")]
-    QueueFull {
-        /// Whether only the client's own requests keep this one from waiting: they use its share of the queue.
-        by_client: bool,
-    },
-    /// No connection became free within `queue_timeout`. The request was not sent.
-    #[error("no connection became free in time")]
-    QueueTimedOut {
-        /// Whether only the client's own requests kept this one waiting: they use its share of the connections.
-        by_client: bool,
-    },
-    /// The upstream took the request, but its response did not begin within `timeouts.response`.
-    #[error("no response in time")]
-    TimedOut,
-    /// The connection broke, or the response is invalid.
-    #[error("no valid response")]
-    Broken,
-    /// The client stopped sending its request body.
-    #[error("the client stopped sending")]
-    ClientStalled,
-    /// The client's request body is malformed or incomplete.
-    #[error("the client's body is malformed or incomplete")]
-    ClientBroken,
-    /// The client's request body is longer than its route allows.
-    #[error("the client's body is too long")]
-    ClientTooLong,
-    /// The target serves HTTP/2 only, which has no `Upgrade`. The request was not sent.
-    #[error("the target serves HTTP/2 only")]
-    UpgradeUnsupported,
-}
-
-/// The error of a request, and why the gateway did not send it again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SendError {
-    pub(crate) error: UpstreamError,
-    /// `None` if another attempt was out of the question.
-    pub(crate) not_retried: Option<NotRetried>,
-}
-
 /// The maximum number of informational responses (1xx) before the final response.
 const MAX_INFORMATIONAL: u8 = 16;
-
-/// The reason why an attempt at one target failed. It determines whether the gateway may try again.
-#[derive(Debug)]
-enum AttemptError {
-    /// Nothing was sent. The request is still complete.
-    NotSent(TargetError),
-    /// The request was sent on a reused connection, which ended before the first byte of the response. Most likely it
-    /// was closed before the request arrived. The request is complete and may be sent again.
-    Unanswered(TargetError),
-    /// The request was sent, and the connection ended before the first byte of the response. The request is complete
-    /// and may be sent again.
-    Reset(TargetError),
-    /// The request was sent, and its response did not begin in time. The request is complete and may be sent again.
-    Silent,
-    /// The connection broke, or the response is invalid.
-    Broken(TargetError),
-    /// The request has failed and must not be sent again.
-    Failed(UpstreamError),
-}
-
-impl From<UpstreamError> for SendError {
-    fn from(error: UpstreamError) -> Self {
-        Self { error, not_retried: None }
-    }
-}
-
-// === impl AttemptError ===
-
-impl AttemptError {
-    /// Returns the error for the target's log and metrics. Returns `None` if the client is at fault. `limit` is the
-    /// response timeout.
-    fn target_error(&self, limit: Duration) -> Option<Cow<'_, TargetError>> {
-        match self {
-            Self::NotSent(error) | Self::Unanswered(error) | Self::Reset(error) | Self::Broken(error) => {
-                Some(Cow::Borrowed(error))
-            }
-            Self::Silent => TargetError::from_upstream_error(UpstreamError::TimedOut, limit).map(Cow::Owned),
-            Self::Failed(error) => TargetError::from_upstream_error(*error, limit).map(Cow::Owned),
-        }
-    }
-}
-
-// === impl Upstreams ===
-
-impl Upstreams {
-    /// Creates the upstreams of one of `workers` workers. Connections are opened on demand.
-    pub fn new<'a>(
-        settings: impl IntoIterator<Item = &'a UpstreamSettings>,
-        workers: usize,
-        metrics: &Metrics,
-    ) -> Self {
-        let (resolver, _) = Resolver::new(&[]);
-        let (tls_configs, targets) = (UpstreamTlsConfigs::default(), TargetStates::default());
-        Self::with_shared_state(settings, workers, metrics, &tls_configs, &targets, &resolver)
-    }
-
-    /// Like [`new`](Self::new), with TLS configurations, target states and names that all workers share.
-    pub(crate) fn with_shared_state<'a>(
-        settings: impl IntoIterator<Item = &'a UpstreamSettings>,
-        workers: usize,
-        metrics: &Metrics,
-        tls_configs: &UpstreamTlsConfigs,
-        targets: &TargetStates,
-        resolver: &Resolver,
-    ) -> Self {
-        let named = |settings: &UpstreamSettings| {
-            let upstream = Upstream::new(settings.share(workers.max(1)), metrics, tls_configs, targets, resolver);
-            let upstream = Arc::new(upstream);
-            upstream.follow_names();
-            (settings.name.clone(), upstream)
-        };
-        Self(settings.into_iter().map(named).collect())
-    }
-
-    /// Adds the upstreams of `other` with these names.
-    pub(crate) fn with_kept<'a>(mut self, other: &Self, names: impl Iterator<Item = &'a Arc<str>>) -> Self {
-        self.0.extend(names.filter_map(|name| Some((Arc::clone(name), Arc::clone(other.0.get(name)?)))));
-        self
-    }
-
-    /// Returns the same upstreams. Both use the same connections.
-    pub(crate) fn share(&self) -> Self {
-        Self(self.0.clone())
-    }
-
-    /// Sets the metrics that depend on the time.
-    pub(crate) fn update_metrics(&self) {
-        let now = Instant::now();
-        self.0.values().for_each(|upstream| upstream.update_metrics(now));
-    }
-
-    /// Returns the upstream with this name.
-    pub fn get(&self, name: &str) -> Option<&Arc<Upstream>> {
-        self.0.get(name)
-    }
-}
 
 // === impl Upstream ===
 

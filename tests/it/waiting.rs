@@ -252,12 +252,12 @@ async fn request_with_a_time_slot_is_in_no_queue() {
 #[tokio::test(start_paused = true)]
 async fn late_time_slot_rejects_a_call_behind_others_at_once() {
     let slots =
-        "{ name: slots, mode: OVERALL, rate: 1, interval: 1h, algorithm: leaky_bucket, queue: 5, max_wait: 3h }";
-    let waits = "{ name: waits, mode: OVERALL, rate: 1, interval: 10m, max_wait: 3h }";
+        "{ name: slots, mode: OVERALL, rate: 1, interval: 50m, algorithm: leaky_bucket, queue: 5, max_wait: 1h }";
+    let waits = "{ name: waits, mode: OVERALL, rate: 1, interval: 10m, max_wait: 1h }";
     let (service, _served) = Service::start(&format!("{slots}, {waits}"));
     let _first = service.ask("first").await;
     let waiting = service.ask("waiting").await;
-    let call = service.call("call", "40M").await;
+    let call = service.call("call", "30M").await;
     assert!(call.is_finished() && !waiting.is_finished());
     let rejected = call.await.expect("answered");
     assert_eq!(rejected.headers()["grpc-status"], "8", "RESOURCE_EXHAUSTED");

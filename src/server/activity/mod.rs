@@ -4,22 +4,22 @@
 //! is in flight. Reads and requests record changes. The connection has one timer, which checks the record when it
 //! fires. A request therefore costs two stores and no timer operation.
 
+mod in_flight_request;
+mod timers;
+mod wait;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::ConnectionLimits;
+pub(crate) use self::in_flight_request::InFlightRequest;
+pub(crate) use self::timers::{IDLE_DELAY, SLOW_HEAD, SLOW_READER, SLOW_UPLOAD, TimerAction};
+pub(crate) use self::wait::{ClientWait, WaitReason};
 use super::protocol::Protocol;
-use super::transfer_rate::{TooSlow, TransferRate, millis};
+use super::transfer_rate::{TransferRate, millis};
 use tidegate_limit::clock::poll_time;
-
-/// The bytes of a complete HTTP/2 handshake: the preface and an empty SETTINGS frame.
-const HTTP2_HANDSHAKE_BYTES: u64 = 24 + 9;
-
-/// How long a connection without requests keeps its buffers. Most clients send their next request within this time.
-pub(crate) const IDLE_DELAY: Duration = Duration::from_secs(1);
 
 /// The activity record of one connection. Times are milliseconds after `opened_at`.
 #[derive(Debug)]
@@ -57,55 +57,6 @@ pub(crate) struct Activity {
 const HTTP1: u8 = 1;
 const HTTP2: u8 = 2;
 const UPGRADED: u8 = 3;
-
-/// A request in flight. It ends on drop.
-#[derive(Debug)]
-pub(crate) struct InFlightRequest {
-    activity: Arc<Activity>,
-    is_tunnel: bool,
-}
-
-/// The action to take when the timer fires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TimerAction {
-    /// Check again at this time.
-    Wait(Instant),
-    /// Close after the requests in flight: the connection has been idle for too long.
-    Finish,
-    /// End the request body that is being read, and respond with an error: the client sends too slowly.
-    EndUpload,
-    /// Close the connection: the client is too slow. Contains the label of the timeout.
-    Close(&'static str),
-}
-
-/// A wait for the client, or for either side of a tunnel, and how long it has lasted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ClientWait {
-    pub(crate) reason: WaitReason,
-    pub(crate) duration: Duration,
-}
-
-/// The event that a connection waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WaitReason {
-    /// A request, of which no byte has arrived.
-    Request,
-    /// The rest of a head.
-    Head,
-    /// More of a request body.
-    Upload,
-    /// The client must read more of a response.
-    Response,
-    /// The bodies of all streams, in either direction.
-    Streams,
-    /// Bytes of an upgraded connection or of tunnels, from the client or the upstream.
-    Upgraded,
-}
-
-/// The labels by which timeouts are counted.
-pub(crate) const SLOW_HEAD: &str = "slow_head";
-pub(crate) const SLOW_UPLOAD: &str = "slow_upload";
-pub(crate) const SLOW_READER: &str = "slow_reader";
 
 impl Activity {
     /// Creates the record of a connection that was opened at this time.
@@ -187,7 +138,7 @@ impl Activity {
         self.has_partial_head.store(false, Relaxed);
         self.has_unread_body.store(has_body, Relaxed);
         self.upload_rate.reset();
-        InFlightRequest { activity: Arc::clone(self), is_tunnel: false }
+        InFlightRequest::new(Arc::clone(self))
     }
 
     /// Returns the number of requests so far.
@@ -254,81 +205,6 @@ impl Activity {
         !self.is_http2() && self.is_response_aborted.load(Relaxed)
     }
 
-    /// Returns what the timer must do now.
-    pub(crate) fn check_timers(&self, limits: &ConnectionLimits) -> TimerAction {
-        let now = self.now();
-        // A shorter wait may begin at any time, so the next check is never further away than the shortest timeout.
-        let mut check_at = now + millis(limits.shortest_timeout());
-        match self.response_rate.check(now, limits.body) {
-            Ok(at) => check_at = check_at.min(at.unwrap_or(check_at)),
-            Err(TooSlow) => return TimerAction::Close(SLOW_READER),
-        }
-        match self.upload_rate.check(now, limits.body) {
-            Ok(at) => check_at = check_at.min(at.unwrap_or(check_at)),
-            Err(TooSlow) => return TimerAction::EndUpload,
-        }
-        if !self.is_busy() && !self.response_rate.is_waiting() {
-            let (limit, at_deadline) = match self.is_reading_head() {
-                true => (limits.header_timeout, TimerAction::Close(SLOW_HEAD)),
-                false => (limits.idle_timeout, TimerAction::Finish),
-            };
-            let deadline = self.since.load(Relaxed).saturating_add(millis(limit));
-            if deadline <= now {
-                return at_deadline;
-            }
-            check_at = check_at.min(deadline);
-        }
-        TimerAction::Wait(self.instant(check_at))
-    }
-
-    /// Returns the current wait for the client. Returns `None` while the connection waits for anything else.
-    pub(crate) fn client_wait(&self) -> Option<ClientWait> {
-        let waiting_streams = self.waiting_streams.load(Relaxed);
-        let tunnels = self.tunnels.load(Relaxed);
-        let (reason, since) = if let Some(since) = self.response_rate.waiting_since() {
-            (WaitReason::Response, since)
-        } else if self.is_upgraded() {
-            (WaitReason::Upgraded, self.since.load(Relaxed))
-        } else if !self.is_busy() {
-            (if self.is_reading_head() { WaitReason::Head } else { WaitReason::Request }, self.since.load(Relaxed))
-        } else if let Some(since) = self.upload_rate.waiting_since() {
-            (WaitReason::Upload, since)
-        } else if tunnels > 0 && tunnels >= self.in_flight() {
-            (WaitReason::Upgraded, self.since.load(Relaxed))
-        } else if waiting_streams > 0 && waiting_streams + self.silent_tunnels() >= self.in_flight() {
-            (WaitReason::Streams, self.waiting_since.load(Relaxed))
-        } else {
-            return None;
-        };
-        Some(ClientWait { reason, duration: Duration::from_millis(self.now().saturating_sub(since)) })
-    }
-
-    /// Returns the number of HTTP/2 tunnels if all have been silent for long enough to be evicted, or 0.
-    fn silent_tunnels(&self) -> u32 {
-        let are_silent =
-            self.now() >= self.since.load(Relaxed).saturating_add(millis(WaitReason::Upgraded.min_wait_to_evict()));
-        if are_silent { self.tunnels.load(Relaxed) } else { 0 }
-    }
-
-    /// Returns `true` if an HTTP/1 connection has had no request for a while and all of the last one was read. Its
-    /// buffers can then be freed.
-    pub(crate) fn is_idle(&self) -> bool {
-        let had_requests = !self.is_http2() && self.requests() > 0;
-        let has_no_request =
-            had_requests && !self.is_busy() && !self.is_reading_head() && !self.has_unread_body.load(Relaxed);
-        has_no_request
-            && !self.response_rate.is_waiting()
-            && self.now() >= self.since.load(Relaxed).saturating_add(millis(IDLE_DELAY))
-    }
-
-    fn is_reading_head(&self) -> bool {
-        if self.is_http2() {
-            self.bytes_read.load(Relaxed) < HTTP2_HANDSHAKE_BYTES
-        } else {
-            self.has_partial_head.load(Relaxed)
-        }
-    }
-
     fn is_http2(&self) -> bool {
         self.protocol.load(Relaxed) == HTTP2
     }
@@ -345,78 +221,6 @@ impl Activity {
     /// Converts a time in milliseconds since `opened_at`.
     pub(crate) fn instant(&self, time: u64) -> Instant {
         self.opened_at + Duration::from_millis(time)
-    }
-}
-
-impl InFlightRequest {
-    /// Returns the activity record of the connection.
-    pub(crate) fn activity(&self) -> &Arc<Activity> {
-        &self.activity
-    }
-
-    /// Records that the HTTP/2 stream has become a tunnel.
-    pub(crate) fn set_tunnel(&mut self) {
-        self.is_tunnel = true;
-        self.activity.tunnels.fetch_add(1, Relaxed);
-        self.activity.record_tunnel_bytes();
-    }
-
-    /// Records that the response was aborted.
-    pub(crate) fn abort_response(&self) {
-        self.activity.abort_response();
-    }
-}
-
-impl Drop for InFlightRequest {
-    fn drop(&mut self) {
-        if self.is_tunnel {
-            self.activity.tunnels.fetch_sub(1, Relaxed);
-        }
-        self.activity.end_request();
-    }
-}
-
-impl ClientWait {
-    /// Returns `true` if no request has begun for this long.
-    pub(crate) fn is_idle_for(self, time: Duration) -> bool {
-        self.reason == WaitReason::Request && self.duration >= time
-    }
-}
-
-impl WaitReason {
-    /// Returns what closing the connection would lose. 0: nothing. 1: a session that the client can start again. 2: a
-    /// response in flight.
-    pub(crate) fn loss(self) -> u8 {
-        match self {
-            Self::Request | Self::Head => 0,
-            Self::Upgraded => 1,
-            Self::Upload | Self::Response | Self::Streams => 2,
-        }
-    }
-
-    /// Returns how long a wait must last before the connection may be evicted. This gives requests time to arrive. If it
-    /// were much longer, a flood of connections would leave no slots for other clients. Upgraded connections are often
-    /// silent, but send pings more often than this.
-    pub(crate) fn min_wait_to_evict(self) -> Duration {
-        if self == Self::Upgraded { Duration::from_secs(60) } else { Duration::from_millis(250) }
-    }
-
-    /// Returns the label that counts connections evicted during this wait.
-    pub(crate) fn cause(self) -> &'static str {
-        match self {
-            Self::Request => "evicted_idle",
-            Self::Head => "evicted_head",
-            Self::Upload => "evicted_upload",
-            Self::Response => "evicted_reader",
-            Self::Streams => "evicted_streams",
-            Self::Upgraded => "evicted_upgraded",
-        }
-    }
-}
-
-impl ConnectionLimits {
-    pub(crate) fn shortest_timeout(&self) -> Duration {
-        self.header_timeout.min(self.idle_timeout).min(self.body.timeout)
     }
 }
 

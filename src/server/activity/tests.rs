@@ -1,6 +1,7 @@
 //! Waits and timeouts, in virtual time.
 
 use super::*;
+use crate::server::ConnectionLimits;
 use crate::server::transfer_rate::MinRate;
 use tidegate_rules::evaluation::HeadLimits;
 

@@ -3,6 +3,7 @@
 //! Everything runs in the connection's own task, in the order of the requests. While a request is handled, the next
 //! one may be read ahead. If the client closes the connection, the request is cancelled.
 
+mod client_body;
 mod request_reader;
 mod response_writer;
 
@@ -19,13 +20,15 @@ use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 
-use self::request_reader::{ClientBody, MAX_DISCARDED, RequestReader};
+use self::client_body::ClientBody;
+use self::request_reader::{MAX_DISCARDED, RequestReader};
 use self::response_writer::{ResponseSource, ResponseWriter};
 use super::activity::{Activity, InFlightRequest};
 use super::driver::Drainable;
 use super::head::{check_incomplete, check_request, rejection_cause};
-use super::metered_socket::{LINGER, MeteredSocket, Socket};
+use super::metered_socket::{LINGER, MeteredSocket};
 use super::peer::ConnectionPeer;
+use super::socket::Socket;
 use super::{HttpService, Rejection, ServerContext, scheme};
 use crate::http::http1::{BadHead, Framing, ParsedRequest, WriteBuffer, poll_head_bytes, read_request};
 use crate::upstream::{InformationalSender, RequestBody};

@@ -2,12 +2,11 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use http::{Response, Version};
-use http_body::{Body, Frame, SizeHint};
+use http_body::Frame;
 use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 
@@ -52,15 +51,6 @@ pub(super) struct RequestReader {
     body_waker: Option<Waker>,
     /// The number of the current request.
     pub(super) request: u32,
-}
-
-/// The body of a request. After the end of its request it fails, and never reads bytes of the next request.
-#[derive(Debug)]
-pub(super) struct ClientBody {
-    reader: Arc<Mutex<RequestReader>>,
-    request: u32,
-    /// Moves the body if the upstream has a plaintext socket.
-    relay: Option<Relay>,
 }
 
 impl RequestReader {
@@ -189,6 +179,12 @@ impl RequestReader {
         }
     }
 
+    /// Records that the body of the current request is no longer read.
+    pub(super) fn stop_upload_wait(&mut self) {
+        self.body_waker = None;
+        self.stream.activity().stop_upload_wait();
+    }
+
     /// Returns the response to a malformed, incomplete or late body.
     pub(super) fn body_error(&self) -> Option<LocalResponse> {
         let local_response =
@@ -196,7 +192,12 @@ impl RequestReader {
         self.is_broken.then_some(local_response)
     }
 
-    fn poll_frame(&mut self, relay: Option<&Relay>, cx: &mut Context<'_>) -> Poll<io::Result<Option<Frame<BodyData>>>> {
+    /// Returns the next frame of the body of the current request.
+    pub(super) fn poll_frame(
+        &mut self,
+        relay: Option<&Relay>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<Option<Frame<BodyData>>>> {
         if self.is_timed_out {
             self.is_broken = true;
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
@@ -248,52 +249,12 @@ impl RequestReader {
     }
 }
 
-impl ClientBody {
-    /// Creates the body of the current request.
-    pub(super) fn new(reader: &Arc<Mutex<RequestReader>>, relay: Option<Relay>) -> Self {
-        Self { reader: Arc::clone(reader), request: reader.lock().request, relay }
-    }
-}
-
 impl InformationalSink for Mutex<RequestReader> {
     fn send_informational(&self, response: Response<()>) {
         let mut reader = self.lock();
         if reader.accepts_informational {
             write_informational(reader.informational.get_or_insert_default().bytes(), &response);
         }
-    }
-}
-
-/// On drop, the connection no longer waits for the body.
-impl Drop for ClientBody {
-    fn drop(&mut self) {
-        let mut reader = self.reader.lock();
-        if reader.request == self.request {
-            reader.body_waker = None;
-            reader.stream.activity().stop_upload_wait();
-        }
-    }
-}
-
-impl Body for ClientBody {
-    type Data = BodyData;
-    type Error = io::Error;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<BodyData>>>> {
-        let mut reader = self.reader.lock();
-        if reader.request != self.request {
-            return Poll::Ready(Some(Err(io::ErrorKind::BrokenPipe.into())));
-        }
-        reader.poll_frame(self.relay.as_ref(), cx).map(Result::transpose)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        let reader = self.reader.lock();
-        reader.request == self.request && reader.remaining.is_end()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.reader.lock().remaining.size_hint()
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::sent_resets::SentResets;
 use super::shared_counters::SharedCounters;
-use crate::server::metered_socket::Meter;
+use crate::server::meter::Meter;
 
 /// The highest credit: how many frames without content may arrive at once.
 const MAX_CREDIT: u64 = 1_000;

@@ -12,6 +12,7 @@ mod head_room;
 mod informational;
 mod ping;
 mod request_heads;
+mod send_body;
 mod send_queue;
 mod sent_resets;
 mod shared_counters;
@@ -141,52 +142,17 @@ impl<S: HttpService> Http2<S> {
 
     /// Serves a request in its own task.
     fn begin_request(&mut self, accepted: Accepted) {
-        let Accepted { mut request, mut respond, head } = accepted;
         if self.is_finished() {
-            // The request was not processed, so the client can send it again elsewhere (RFC 9113 section 8.7).
-            respond.send_reset(Reason::REFUSED_STREAM);
-            if self.shutdown.count_refused(self.context.limits.max_streams) {
-                self.reject("h2_flood");
-            }
-            return;
+            return self.refuse(accepted.respond);
         }
-        let in_flight = self.activity.begin_request(false);
-        let stream = Stream {
-            respond,
-            head_only: *request.method() == Method::HEAD,
-            in_flight,
-            counters: Arc::clone(&self.counters),
-            context: Arc::clone(&self.context),
-            tunnel: TunnelState::from_request(&mut request),
-            head: Some(head),
-            informational: PendingInformational::new(&self.counters),
-        };
+        let Accepted { mut request, respond, head } = accepted;
+        let stream = self.stream(&mut request, respond, head);
         if request.headers().values().any(has_outer_whitespace) {
             (self.context.on_rejection)(&Rejection::request(&LocalResponse::Malformed, &request, self.peer.address));
             return stream.reject_malformed();
         }
-        let target = || scheme::check(Version::HTTP_2, request.uri(), request.headers());
-        let local_response =
-            check_request(&self.context.limits.head, &request).or_else(target).inspect(|local_response| {
-                self.context.metrics.rejected(rejection_cause(local_response));
-                (self.context.on_rejection)(&Rejection::request(local_response, &request, self.peer.address));
-            });
-        let unread = (!request.body().is_end_stream()).then(Unread::default);
-        let expected = unread.as_ref().map(|unread| {
-            let (length, expects) = (length(request.headers()).ok().flatten(), expects_continue(request.headers()));
-            (unread.clone(), length, expects)
-        });
-        let informational: Weak<PendingInformational> = Arc::downgrade(&stream.informational);
-        let mut request = request.map(|body| {
-            let body = match expected {
-                Some((unread, length, expects)) => {
-                    let upload = Upload::new(body, unread, length, expects, &stream);
-                    RequestBody::new(upload).with_replay_budget(self.counters.replay_budget())
-                }
-                None => RequestBody::none(),
-            };
-            body.with_informational_sender(InformationalSender::new(informational))
-        });
+        let local_response = self.check(&request);
+        let (mut request, unread) = self.with_upload(request, &stream);
         if let Some(local_response) = local_response {
             let fields = take(request.headers_mut());
             let response = local_response.into_response_to(request.method(), fields);
@@ -197,6 +163,62 @@ impl<S: HttpService> Http2<S> {
             request.extensions_mut().insert(OverTls(Arc::clone(tls)));
         }
         spawn_response(stream, self.service.call(request), unread);
+    }
+
+    /// Refuses a request. It was not processed, so the client can send it again elsewhere (RFC 9113 section 8.7).
+    fn refuse(&mut self, mut respond: SendResponse<QueuedData>) {
+        respond.send_reset(Reason::REFUSED_STREAM);
+        if self.shutdown.count_refused(self.context.limits.max_streams) {
+            self.reject("h2_flood");
+        }
+    }
+
+    fn stream(
+        &self,
+        request: &mut Request<RecvStream>,
+        respond: SendResponse<QueuedData>,
+        head: CountedHead,
+    ) -> Stream {
+        Stream {
+            respond,
+            head_only: *request.method() == Method::HEAD,
+            in_flight: self.activity.begin_request(false),
+            counters: Arc::clone(&self.counters),
+            context: Arc::clone(&self.context),
+            tunnel: TunnelState::from_request(request),
+            head: Some(head),
+            informational: PendingInformational::new(&self.counters),
+        }
+    }
+
+    /// Returns the rejection of a request with an invalid head, and records it.
+    fn check(&self, request: &Request<RecvStream>) -> Option<LocalResponse> {
+        let target = || scheme::check(Version::HTTP_2, request.uri(), request.headers());
+        check_request(&self.context.limits.head, request).or_else(target).inspect(|local_response| {
+            self.context.metrics.rejected(rejection_cause(local_response));
+            (self.context.on_rejection)(&Rejection::request(local_response, request, self.peer.address));
+        })
+    }
+
+    /// Converts the body of a request. Returns the part that the service leaves unread, if there is a body.
+    fn with_upload(&self, request: Request<RecvStream>, stream: &Stream) -> (Request<RequestBody>, Option<Unread>) {
+        let unread = (!request.body().is_end_stream()).then(Unread::default);
+        let expected = unread.as_ref().map(|unread| {
+            let (length, expects) = (length(request.headers()).ok().flatten(), expects_continue(request.headers()));
+            (unread.clone(), length, expects)
+        });
+        let informational: Weak<PendingInformational> = Arc::downgrade(&stream.informational);
+        let request = request.map(|body| {
+            let body = match expected {
+                Some((unread, length, expects)) => {
+                    let upload = Upload::new(body, unread, length, expects, stream);
+                    RequestBody::new(upload).with_replay_budget(self.counters.replay_budget())
+                }
+                None => RequestBody::none(),
+            };
+            body.with_informational_sender(InformationalSender::new(informational))
+        });
+        (request, unread)
     }
 
     /// Returns `true` if the connection accepts no more requests: it has had its last one, or its shutdown has reached

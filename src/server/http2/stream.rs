@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -15,16 +15,14 @@ use http_body::{Body, Frame};
 use super::deadline::StreamDeadline;
 use super::informational::PendingInformational;
 use super::request_heads::CountedHead;
-use super::send_queue::{QueuedData, SendQueue};
+use super::send_body::{StreamError, next_frame, send_data};
+use super::send_queue::QueuedData;
 use super::shared_counters::SharedCounters;
 use super::tunnel::TunnelState;
 use crate::http::http1::date_value;
 use crate::server::ServerContext;
 use crate::server::activity::{InFlightRequest, SLOW_READER};
-use crate::transport::{BodyData, poll_body_data};
-
-/// How many bytes of a body may wait for the client's window at a time. More would take them from other streams.
-const MAX_PIECE: usize = 16 * 1024;
+use crate::transport::BodyData;
 
 /// Fields that are not allowed in HTTP/2 (RFC 9113 section 8.2.2).
 const CONNECTION_FIELDS: [header::HeaderName; 6] = [
@@ -51,17 +49,6 @@ pub(super) struct Stream {
     pub(super) informational: Arc<PendingInformational>,
 }
 
-/// Why a response was not completed.
-#[derive(Clone, Copy, Debug)]
-enum StreamError {
-    /// The stream was reset, by the client or because of a client error, or the connection is closed.
-    Reset,
-    /// The client reads too slowly.
-    Stalled,
-    /// The response body failed.
-    BodyFailed,
-}
-
 impl Stream {
     /// Sends the response of the service.
     pub(super) async fn serve<F, B>(&mut self, mut handling: Pin<&mut F>)
@@ -73,10 +60,7 @@ impl Stream {
         let mut deadline = None;
         let handled = poll_fn(|cx| {
             let polled = handling.as_mut().poll(cx);
-            for informational in self.informational.take() {
-                self.counters.queue().add_head(informational.headers());
-                _ = self.respond.send_informational(informational); // an error does not affect the final response
-            }
+            self.send_informational();
             match polled {
                 Poll::Ready(Ok(response)) => Poll::Ready(Ok(response)),
                 Poll::Pending if self.poll_unread_timeout(&mut deadline, cx).is_ready() => {
@@ -96,6 +80,19 @@ impl Stream {
             Err(error) => Err(*error),
         };
         drop(response);
+        self.end(sent);
+    }
+
+    /// Sends the informational responses that wait.
+    fn send_informational(&mut self) {
+        for informational in self.informational.take() {
+            self.counters.queue().add_head(informational.headers());
+            _ = self.respond.send_informational(informational); // an error does not affect the final response
+        }
+    }
+
+    /// Counts the end of a response, and resets the stream if the response is incomplete.
+    fn end(&mut self, sent: Result<(), StreamError>) {
         match sent {
             Ok(()) => self.counters.count_response(),
             Err(StreamError::Reset) => self.counters.count_reset(),
@@ -200,69 +197,6 @@ impl Stream {
         while next_frame(body, to, &queue, &mut deadline).await?.is_some() {}
         Ok(())
     }
-}
-
-/// Reads the next frame of the body while the send queue has room for it, until the client resets the stream.
-async fn next_frame<B: Body<Data: Into<BodyData>> + Unpin>(
-    body: &mut B,
-    to: &mut SendStream<QueuedData>,
-    queue: &SendQueue,
-    deadline: &mut StreamDeadline,
-) -> Result<Option<Frame<BodyData>>, StreamError> {
-    poll_fn(|cx| {
-        if queue.poll_ready(cx).is_pending() {
-            let timed_out = deadline.poll_queue_timeout(queue.written(), cx).map(|()| Err(StreamError::Stalled));
-            return if timed_out.is_ready() { timed_out } else { to.poll_reset(cx).map(|_| Err(StreamError::Reset)) };
-        }
-        deadline.end_wait();
-        match poll_body_data(body, cx) {
-            Poll::Ready(frame) => Poll::Ready(frame.transpose().map_err(|_| StreamError::BodyFailed)),
-            Poll::Pending => to.poll_reset(cx).map(|_| Err(StreamError::Reset)),
-        }
-    })
-    .await
-}
-
-/// Sends the data in pieces that fit the client's window. The data that `h2` holds then waits only for the socket.
-async fn send_data(
-    mut data: Bytes,
-    last: bool,
-    to: &mut SendStream<QueuedData>,
-    queue: &Arc<SendQueue>,
-    deadline: &mut StreamDeadline,
-) -> Result<(), StreamError> {
-    loop {
-        let mut piece = Bytes::new();
-        if !data.is_empty() {
-            to.reserve_capacity(data.len().min(MAX_PIECE));
-            let capacity = poll_fn(|cx| poll_capacity(to, deadline, cx)).await?;
-            piece = data.split_to(capacity.min(data.len()));
-            deadline.record_bytes(piece.len());
-        }
-        let ends = data.is_empty();
-        to.send_data(queue.add_data(piece), ends && last).map_err(|_| StreamError::Reset)?;
-        if ends {
-            return Ok(());
-        }
-    }
-}
-
-fn poll_capacity(
-    to: &mut SendStream<QueuedData>,
-    deadline: &mut StreamDeadline,
-    cx: &mut Context<'_>,
-) -> Poll<Result<usize, StreamError>> {
-    while to.capacity() == 0 {
-        match to.poll_capacity(cx) {
-            Poll::Ready(Some(Ok(_))) => {}
-            Poll::Ready(_) => return Poll::Ready(Err(StreamError::Reset)),
-            Poll::Pending => {
-                ready!(deadline.poll_timeout(cx));
-                return Poll::Ready(Err(StreamError::Stalled));
-            }
-        }
-    }
-    Poll::Ready(Ok(to.capacity()))
 }
 
 /// Removes the fields that HTTP/2 does not allow, and adds `date` and `content-length`.

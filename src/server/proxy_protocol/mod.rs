@@ -8,7 +8,8 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use self::header::{Malformed, Parsed, ProxySource};
-use super::connection_slots::{ConnectionCap, ConnectionSlot};
+use super::connection_cap::ConnectionCap;
+use super::connection_slots::ConnectionSlot;
 use super::driver::wait_for_drain_grace;
 use super::{Rejection, ServerContext};
 use crate::transport::Transport;

@@ -1,7 +1,10 @@
 //! Decides about a request: admits it, or returns the reason for a rejection.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use http::uri::Parts;
-use http::{HeaderMap, Request, Uri};
+use http::{Extensions, HeaderMap, Request, Uri};
 
 use super::active::{Active, Snapshot};
 use super::limits::Passed;
@@ -13,8 +16,8 @@ use crate::ruleset::{ForwardContext, RequestOrigin, RuleSet};
 use tidegate_rules::evaluation::{Evaluation, Subject};
 use tidegate_rules::request::facts::{BadRequest, Facts};
 use tidegate_rules::request::sanitize::{FieldKinds, NextHop, RequestContext};
-use tidegate_rules::route::Rewrite;
 use tidegate_rules::route::upgrade::{Offer, is_tunnel};
+use tidegate_rules::route::{FieldChanges, RenderedValues, Rewrite};
 use tidegate_rules::rules::Charges;
 
 impl LayerState {
@@ -30,44 +33,31 @@ impl LayerState {
         async move {
             let rules = &*active.rules;
             rules.record_arrival(request);
-            let peer = peer::address(request.extensions());
-            let is_proxy = peer.is_some_and(|peer| rules.trusts(peer));
-            let peer_is_client = is_proxy && peer::is_client(request.extensions());
-            let trusted_peer = is_proxy && !peer_is_client;
+            let peer = RequestPeer::new(request.extensions(), rules);
             if rules.assigns_request_ids() {
-                record.record_id(request_id::request_id(request.headers(), trusted_peer));
+                record.record_id(request_id::request_id(request.headers(), peer.is_trusted));
             }
-            let context = RequestContext { version: request.version(), trusted: trusted_peer, next: self.options.next };
+            let context =
+                RequestContext { version: request.version(), trusted: peer.is_trusted, next: self.options.next };
             // The kinds of fields are only of use if the layer changes requests.
             let (kinds, screened) = match self.options.changes_requests() {
                 true => (self.sanitize(rules, request.headers_mut(), context)?, None), // 400, 508
                 false => (FieldKinds::default(), Some(rules.screen(request.headers(), context))),
             };
-            let (mut facts, subject) = match &screened {
-                None => (rules.read(request, peer, self.options.next)?, Subject::Request), // 400, 501
+            let (facts, subject) = match &screened {
+                None => (rules.read(request, peer.address, self.options.next)?, Subject::Request), // 400, 501
                 Some(screened) => {
-                    (rules.read_unnormalized(request, screened, peer)?, Subject::Unchanged(screened.fault))
+                    (rules.read_unnormalized(request, screened, peer.address)?, Subject::Unchanged(screened.fault))
                 }
             };
-            facts.tls = peer::tls(request.extensions());
-            facts.extensions = Some(request.extensions());
-            facts.peer_is_client = peer_is_client;
-            facts.peer_is_trusted = trusted_peer;
-            let mut evaluation = Evaluation::new(&rules.rules, facts, subject);
-            if let Some(offer) = request.extensions().get::<Offer>() {
-                evaluation = evaluation.with_offer(offer, is_tunnel(request));
-            }
+            let mut evaluation = peer.evaluation(rules, request, facts, subject);
             let snapshot = Snapshot { active, store: self.store(active) };
             let Passed { permit, charges } = self.evaluate(snapshot, &mut evaluation, record).await?; // all other statuses
             let (facts, upgrade) = (&evaluation.facts, evaluation.upgrade.take());
             let origin = RequestOrigin { facts, context, worker: self.worker };
-            let route = record.route();
             let mut forward_context = active.rules.forward_context(permit, record.found, origin, kinds, upgrade);
-            if let Some((route, changes)) = route.and_then(|route| Some((route, route.request_headers.as_ref()?))) {
-                let rendered = changes.render(&respond::values(&active.rules, route, facts, record));
-                forward_context.fields = Some(Box::new((changes.clone(), rendered)));
-            }
-            let rewrite = route.and_then(|route| route.rewrite.as_deref());
+            forward_context.fields = changed_fields(&active.rules, facts, record);
+            let rewrite = record.route().and_then(|route| route.rewrite.as_deref());
             let target = self.target(request.uri(), facts, rewrite)?;
             prepare_for_service(request, forward_context, target, record);
             Ok(charges)
@@ -94,6 +84,56 @@ impl LayerState {
         let rewrite = rewrite.filter(|_| self.options.next == NextHop::Origin);
         if self.options.changes_requests() { normal_target(uri, facts, rewrite) } else { Ok(None) }
     }
+}
+
+/// The peer of a request, and how far the rules trust it. It and the facts are passed by value, since what is borrowed is
+/// part of the future of each request.
+#[derive(Clone, Copy)]
+struct RequestPeer {
+    address: Option<IpAddr>,
+    is_client: bool,
+    is_trusted: bool,
+}
+
+impl RequestPeer {
+    fn new(extensions: &Extensions, rules: &RuleSet) -> Self {
+        let address = peer::address(extensions);
+        let is_proxy = address.is_some_and(|address| rules.trusts(address));
+        let is_client = is_proxy && peer::is_client(extensions);
+        Self { address, is_client, is_trusted: is_proxy && !is_client }
+    }
+
+    /// Starts the evaluation of the peer's request with these facts.
+    fn evaluation<'r, 'f, B>(
+        self,
+        rules: &'r RuleSet,
+        request: &'f Request<B>,
+        mut facts: Facts<'f>,
+        subject: Subject,
+    ) -> Evaluation<'r, 'f> {
+        let extensions = request.extensions();
+        facts.tls = peer::tls(extensions);
+        facts.extensions = Some(extensions);
+        facts.peer_is_client = self.is_client;
+        facts.peer_is_trusted = self.is_trusted;
+        let evaluation = Evaluation::new(&rules.rules, facts, subject);
+        match extensions.get::<Offer>() {
+            Some(offer) => evaluation.with_offer(offer, is_tunnel(request)),
+            None => evaluation,
+        }
+    }
+}
+
+/// Returns the changes of the route to the header fields, with the values of their templates.
+fn changed_fields(
+    rules: &RuleSet,
+    facts: &Facts<'_>,
+    record: &RequestRecord<'_>,
+) -> Option<Box<(Arc<FieldChanges>, RenderedValues)>> {
+    let route = record.route()?;
+    let changes = route.request_headers.as_ref()?;
+    let rendered = changes.render(&respond::values(rules, route, facts, record));
+    Some(Box::new((changes.clone(), rendered)))
 }
 
 /// Inserts the context, the new target and the id into the request for the inner service.

@@ -13,7 +13,7 @@ use super::*;
 use crate::server::Server;
 use crate::server::drain::Drain;
 use crate::server::driver::ConnectionDriver;
-use crate::server::metered_socket::Socket;
+use crate::server::socket::Socket;
 use crate::server::testing::HandlerService;
 use crate::transport::Transport;
 use tidegate_config::{Listen, ListenAddress};

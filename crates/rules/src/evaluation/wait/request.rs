@@ -153,9 +153,37 @@ impl WaitingRequest {
         queues: &mut WaitQueues<W>,
         place: &mut Place<W>,
         now: Duration,
-        mut wake: impl FnMut(&W),
+        wake: impl FnMut(&W),
     ) -> Option<Hold> {
         let (behind, before) = (self.behind.take(), self.joined);
+        let (joined, claimed) = self.join_narrowest(charges, queues, place, now, wake)?;
+        self.joined = Some(joined);
+        let entry = self.limit(joined, charges);
+        let decision = entry.decision?;
+        match (claimed, decision.wait) {
+            (Some(claim), _) if queues.is_first(place) && !queues.has_free(&claim, place) => {
+                Some(Hold::Claims((decision.reset > 0).then_some(Duration::from_millis(decision.reset))))
+            }
+            (None, Wait::Millis(wait)) if behind != Some(joined) => {
+                queues.record(&bucket_of(&entry), decision, now);
+                let is_new_first = behind.is_none() && before != Some(joined) && queues.is_first(place);
+                Some(Hold::Permits { wait: Duration::from_millis(wait), is_new_first })
+            }
+            _ => Some(Hold::Others),
+        }
+    }
+
+    /// Joins the queue of the narrowest limit that refuses the request. Returns the index of the limit and, if others
+    /// have claimed its free permits, the claim of this request. Returns `None` if the request may not wait for all
+    /// limits that refuse it, or the queue is full.
+    fn join_narrowest<W: Clone>(
+        &self,
+        charges: &mut Charges<'_>,
+        queues: &mut WaitQueues<W>,
+        place: &mut Place<W>,
+        now: Duration,
+        mut wake: impl FnMut(&W),
+    ) -> Option<(usize, Option<Claim>)> {
         let refused = |index: &usize| self.limit(*index, charges).is_refused();
         let mut index = (0..self.order.len()).find(refused)?;
         let mut refusing = (index..self.order.len()).filter(refused);
@@ -167,7 +195,7 @@ impl WaitingRequest {
             let (queue, claims) = (self.limit(index, charges), self.claims(index, charges));
             let length = queue.limit.wait_policy.map_or(0, |wait_policy| wait_policy.queue);
             match queues.join(place, bucket_of(&queue), length, claims, now, &mut wake) {
-                Ok(()) => break,
+                Ok(()) => return Some((index, claimed)),
                 Err(JoinError::Full) => return None,
                 Err(JoinError::Claimed(claim)) => {
                     // A narrower limit refuses the request, too.
@@ -180,20 +208,6 @@ impl WaitingRequest {
                     claimed = Some(claim);
                 }
             }
-        }
-        self.joined = Some(index);
-        let entry = self.limit(index, charges);
-        let decision = entry.decision?;
-        match (claimed, decision.wait) {
-            (Some(claim), _) if queues.is_first(place) && !queues.has_free(&claim, place) => {
-                Some(Hold::Claims((decision.reset > 0).then_some(Duration::from_millis(decision.reset))))
-            }
-            (None, Wait::Millis(wait)) if behind != Some(index) => {
-                queues.record(&bucket_of(&entry), decision, now);
-                let is_new_first = behind.is_none() && before != Some(index) && queues.is_first(place);
-                Some(Hold::Permits { wait: Duration::from_millis(wait), is_new_first })
-            }
-            _ => Some(Hold::Others),
         }
     }
 

@@ -35,6 +35,18 @@ struct ManagedConnection {
     breaker: Mutex<Breaker>,
 }
 
+/// The task of a connection manager.
+struct Keeper {
+    node: Arc<Node>,
+    connection_state: Arc<ManagedConnection>,
+    backoff: Backoff,
+    outage: Option<Outage>,
+    /// The address of the master, when it was last verified.
+    moves: watch::Receiver<Option<String>>,
+    /// Changes when another connection to the node was opened after an outage.
+    reconnected: watch::Receiver<()>,
+}
+
 // === impl ConnectionManager ===
 
 impl ConnectionManager {
@@ -43,9 +55,9 @@ impl ConnectionManager {
         let breaker = Mutex::new(Breaker::new(timeout, Instant::now(), open_breakers));
         let connection_state =
             Arc::new(ManagedConnection { timeout, status: watch::Sender::new(ConnectionStatus::Connecting), breaker });
-        let keep_connected = keep_connected(Arc::clone(&node), Arc::clone(&connection_state));
+        let kept = Arc::clone(&connection_state);
         let task = tokio::spawn(async move {
-            tokio::select! { () = keep_connected => {}, () = node.locator.watch() => {} }
+            tokio::select! { () = Keeper::new(Arc::clone(&node), kept).run() => {}, () = node.locator.watch() => {} }
         });
         Self { connection_state, task }
     }
@@ -124,70 +136,100 @@ impl Drop for ConnectionManager {
     }
 }
 
-async fn keep_connected(node: Arc<Node>, connection_state: Arc<ManagedConnection>) {
-    let (status, mut backoff, mut outage) = (&connection_state.status, Backoff::default(), None::<Outage>);
-    let (mut moves, mut reconnected) = (node.locator.moves(), node.reconnected());
-    let mut connected = node.connect(None).await;
-    loop {
-        let pause = match connected {
-            Ok(connection) => {
-                outage.take().into_iter().for_each(Outage::recovered);
-                connection_state.breaker.lock().close();
-                let since = Instant::now();
-                status.send_replace(ConnectionStatus::Up(connection.clone()));
-                moves.mark_unchanged();
-                node.run_until_closed(connection, status).await;
-                reconnected.mark_unchanged();
-                match &*status.borrow() {
-                    ConnectionStatus::Down(_) => backoff.after_connection(since.elapsed()),
-                    _ => backoff.after_close(since.elapsed()),
-                }
+// === impl Keeper ===
+
+impl Keeper {
+    fn new(node: Arc<Node>, connection_state: Arc<ManagedConnection>) -> Self {
+        let (moves, reconnected) = (node.locator.moves(), node.reconnected());
+        Self { node, connection_state, backoff: Backoff::default(), outage: None, moves, reconnected }
+    }
+
+    async fn run(mut self) {
+        let mut connected = self.node.connect(None).await;
+        loop {
+            let pause = match connected {
+                Ok(connection) => self.keep_open(connection).await,
+                Err(error) => self.record_failure(error),
+            };
+            if !pause.is_zero() {
+                self.connection_state.end_connecting();
             }
-            Err(error) => {
-                outage.get_or_insert_with(|| node.outages.begin(&error)).record_failure(&error);
-                status.send_replace(ConnectionStatus::Down(error));
-                backoff.after_failure()
+            self.node.slots().request_refresh();
+            if let ConnectionStatus::Down(cause) = &*self.connection_state.status.borrow() {
+                self.outage.get_or_insert_with(|| self.node.outages.begin(cause));
             }
-        };
-        if !pause.is_zero() {
-            status.send_if_modified(|status| {
-                let is_new = matches!(status, ConnectionStatus::Connecting);
-                if is_new {
-                    *status = ConnectionStatus::Down(StoreError::Broken.to_string());
-                }
-                is_new
-            });
+            if self.node.slots().is_empty() {
+                // The node has left the cluster, which is no outage.
+                self.outage = None;
+                self.node.refusals.forget();
+                self.node.slots().wait_until_any().await;
+            }
+            connected = self.connect_after(pause).await;
         }
-        node.slots().request_refresh();
-        if let ConnectionStatus::Down(cause) = &*status.borrow() {
-            outage.get_or_insert_with(|| node.outages.begin(cause));
+    }
+
+    /// Keeps a new connection open until it is closed or discarded. Returns the pause before the next attempt.
+    async fn keep_open(&mut self, connection: NodeConnection) -> Duration {
+        let ManagedConnection { status, breaker, .. } = &*self.connection_state;
+        self.outage.take().into_iter().for_each(Outage::recovered);
+        breaker.lock().close();
+        let since = Instant::now();
+        status.send_replace(ConnectionStatus::Up(connection.clone()));
+        self.moves.mark_unchanged();
+        self.node.run_until_closed(connection, status).await;
+        self.reconnected.mark_unchanged();
+        match &*status.borrow() {
+            ConnectionStatus::Down(_) => self.backoff.after_connection(since.elapsed()),
+            _ => self.backoff.after_close(since.elapsed()),
         }
-        if node.slots().is_empty() {
-            // The node has left the cluster, which is no outage.
-            outage = None;
-            node.refusals.forget();
-            node.slots().wait_until_any().await;
-        }
+    }
+
+    /// Records that an attempt to connect failed. Returns the pause before the next one.
+    fn record_failure(&mut self, error: String) -> Duration {
+        self.outage.get_or_insert_with(|| self.node.outages.begin(&error)).record_failure(&error);
+        self.connection_state.status.send_replace(ConnectionStatus::Down(error));
+        self.backoff.after_failure()
+    }
+
+    /// Connects again after a pause.
+    async fn connect_after(&mut self, pause: Duration) -> Result<NodeConnection, String> {
+        let Self { node, connection_state, backoff, outage, moves, reconnected } = self;
+        let breaker = outage.is_some().then_some(&connection_state.breaker);
         let attempt = async {
             tokio::select! {
                 () = sleep(jittered(pause)) => {}
                 // Another connection to the node was just opened.
                 Ok(()) = reconnected.changed() => {}
             }
-            match outage {
-                Some(_) => node.reconnect(&connection_state.breaker).await,
+            match breaker {
+                Some(breaker) => node.reconnect(breaker).await,
                 None => node.connect(None).await,
             }
         };
-        connected = tokio::select! {
+        tokio::select! {
             biased;
             connected = attempt => connected,
             // The master was just verified at another address: connect without a pause, and start again with short
             // pauses.
             Ok(()) = moves.changed() => {
-                backoff = Backoff::default();
-                node.connect(outage.is_some().then_some(&connection_state.breaker)).await
+                *backoff = Backoff::default();
+                node.connect(breaker).await
             }
-        };
+        }
+    }
+}
+
+// === impl ManagedConnection ===
+
+impl ManagedConnection {
+    /// Marks a connection that is not down as down, so that calls do not wait for the next attempt.
+    fn end_connecting(&self) {
+        self.status.send_if_modified(|status| {
+            let is_new = matches!(status, ConnectionStatus::Connecting);
+            if is_new {
+                *status = ConnectionStatus::Down(StoreError::Broken.to_string());
+            }
+            is_new
+        });
     }
 }

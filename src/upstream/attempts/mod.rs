@@ -1,44 +1,39 @@
 //! How a request is sent: the attempts at the targets of an upstream, until one takes the request.
 
+mod failed;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, Request, header};
+use http::{HeaderMap, Request};
 use tokio::time::{Instant, sleep};
 
+use self::failed::FailedAttempt;
 use super::body::RequestBody;
 use super::endpoint::Endpoint;
 use super::entry::Entry;
 use super::headless_response::HeadlessResponse;
-use super::retry::{Failure, NotRetried, Retries, cause_of, pause, prepare_for_retries};
+use super::retry::{Failure, NotRetried, Retries, cause_of, prepare_for_retries};
 use super::selection::{Balancer, Selected, Selection, can_eject};
-use super::settings::RetryOn;
 use super::slots::{Client, UpstreamSlot};
 use super::target::InFlightAttempt;
 use super::trace::Trace;
 use super::{AttemptError, Backend, SendError, Upstream, UpstreamError, echo};
 use tidegate_limit::clock::poll_time;
-use tidegate_limit::random::random;
-use tidegate_metrics::AttemptOutcome;
 use tidegate_rules::request::facts::grpc_timeout::{CallDeadline, reduce_grpc_timeout};
 
 /// The longest pause before a request is sent to the same target again. If the target's `Retry-After` is longer, the
 /// client gets its response.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// The state for the attempts after the first: the targets, their selection, a target without a free connection, and the
-/// fields of the request if a status can cause a retry.
-type Rest<'e> = (&'e [Arc<Entry>], Selection<'e>, Option<&'e Entry>, Option<Box<HeaderMap>>);
-
-/// An attempt that failed, and after which the request may be sent again.
-struct FailedAttempt {
-    on: RetryOn,
-    /// Whether the target refused the request (HTTP/2).
-    is_refused: bool,
-    /// The error of the request if it is not sent again.
-    error: UpstreamError,
-    /// The response, if its status is the failure. Boxed, because it is rare.
-    response: Option<Box<HeadlessResponse>>,
+/// The state for the attempts after the first.
+struct NextAttempts<'e> {
+    entries: &'e [Arc<Entry>],
+    selection: Selection<'e>,
+    /// A target without a free connection.
+    busy: Option<&'e Entry>,
+    /// The fields of the request, if a status can cause a retry.
+    fields: Option<Box<HeaderMap>>,
 }
 
 impl Upstream {
@@ -80,8 +75,8 @@ impl Upstream {
         let result = match self.finish_attempt(attempt, result, (&entries, request.headers()), trace) {
             Ok(response) if fields.is_none() => Ok(response),
             result => {
-                let rest = (entries.as_slice(), selection, busy, fields);
-                Box::pin(self.try_again(result, request, *client, trace, rest)).await
+                let next = NextAttempts { entries: &entries, selection, busy, fields };
+                Box::pin(self.try_again(result, request, *client, trace, next)).await
             }
         };
         self.count(begin, result.as_ref().err());
@@ -109,14 +104,15 @@ impl Upstream {
     }
 
     /// Tries the next targets after the `result` of the first, as long as `retry` allows it.
-    async fn try_again<'e>(
+    async fn try_again(
         &self,
         mut result: Result<HeadlessResponse, AttemptError>,
         request: &mut Request<RequestBody>,
         client: Client,
         trace: Option<&Trace>,
-        (entries, mut selection, mut busy, fields): Rest<'e>,
+        next: NextAttempts<'_>,
     ) -> Result<HeadlessResponse, SendError> {
+        let NextAttempts { entries, mut selection, mut busy, fields } = next;
         let mut retries = Retries::new(self.retry.as_ref(), &self.retry_budget, fields);
         // The error of the last attempt that a target may have received.
         let mut sent = None;
@@ -124,15 +120,7 @@ impl Upstream {
             let failed = match result {
                 Ok(response) => match retries.of_response(response.line.status, request) {
                     None => return Ok(response),
-                    Some(on) => {
-                        sent = Some(UpstreamError::Broken);
-                        FailedAttempt {
-                            on,
-                            is_refused: false,
-                            error: UpstreamError::Broken,
-                            response: Some(Box::new(response)),
-                        }
-                    }
+                    Some(on) => FailedAttempt::with_response(on, response, &mut sent),
                 },
                 Err(error) => FailedAttempt::new(error, &mut sent, request)?,
             };
@@ -151,18 +139,27 @@ impl Upstream {
                 sleep(pause).await;
             }
             reduce_call_timeout(request);
-            let (now, was_sent) = (Instant::now(), sent.is_some());
             let attempt = target.start_attempt(trace);
-            result = match (target.backend(), slot) {
-                (Backend::Echo, _) => Ok(HeadlessResponse::from_response(echo::respond(request), request)),
-                (Backend::Http(endpoint), Some(slot)) => {
-                    endpoint.send(slot, request, &now, &self.timeouts.response, was_sent).await
-                }
-                (Backend::Http(endpoint), None) => {
-                    self.send_when_slot_is_free(endpoint, request, client, was_sent).await
-                }
-            };
+            result = self.send_again(target.backend(), slot, request, client, sent.is_some()).await;
             result = self.finish_attempt(attempt, result, (entries, request.headers()), trace);
+        }
+    }
+
+    /// Sends a request that `was_sent` before, or not, on this connection slot, or as soon as one is free.
+    async fn send_again(
+        &self,
+        backend: &Backend,
+        slot: Option<UpstreamSlot>,
+        request: &mut Request<RequestBody>,
+        client: Client,
+        was_sent: bool,
+    ) -> Result<HeadlessResponse, AttemptError> {
+        match (backend, slot) {
+            (Backend::Echo, _) => Ok(HeadlessResponse::from_response(echo::respond(request), request)),
+            (Backend::Http(endpoint), Some(slot)) => {
+                endpoint.send(slot, request, &Instant::now(), &self.timeouts.response, was_sent).await
+            }
+            (Backend::Http(endpoint), None) => self.send_when_slot_is_free(endpoint, request, client, was_sent).await,
         }
     }
 
@@ -225,71 +222,11 @@ impl Upstream {
     }
 }
 
-impl FailedAttempt {
-    /// Converts the error of an attempt. `sent` is the error of the last attempt that a target may have received.
-    ///
-    /// # Errors
-    /// The request must not be sent again.
-    fn new(
-        error: AttemptError,
-        sent: &mut Option<UpstreamError>,
-        request: &mut Request<RequestBody>,
-    ) -> Result<Self, SendError> {
-        let on = match error {
-            AttemptError::NotSent(error) => {
-                if sent.is_none() {
-                    request.body_mut().set_not_sent();
-                }
-                let on = if error.phase == "send" { RetryOn::Unsent } else { RetryOn::Connect };
-                let is_refused = error.outcome == AttemptOutcome::Refused;
-                return Ok(Self { on, is_refused, error: sent.unwrap_or(UpstreamError::Unreachable), response: None });
-            }
-            AttemptError::Unanswered(_) | AttemptError::Reset(_) => {
-                *sent = Some(UpstreamError::Broken);
-                RetryOn::Reset
-            }
-            AttemptError::Silent => {
-                *sent = Some(UpstreamError::TimedOut);
-                RetryOn::Timeout
-            }
-            AttemptError::Broken(_) => return Err(final_error(UpstreamError::Broken, NotRetried::of(request))),
-            AttemptError::Failed(error @ UpstreamError::TimedOut) => {
-                return Err(final_error(error, NotRetried::of(request)));
-            }
-            AttemptError::Failed(error @ (UpstreamError::QueueFull { .. } | UpstreamError::QueueTimedOut { .. })) => {
-                return Err(sent.map_or(error.into(), |sent| final_error(sent, NotRetried::NoTarget)));
-            }
-            AttemptError::Failed(error) => return Err(error.into()),
-        };
-        Ok(Self { on, is_refused: false, error: sent.unwrap_or(UpstreamError::Broken), response: None })
-    }
-
-    /// Returns the pause before the next attempt: none at another target.
-    fn pause(&self, target: &Selected<'_>, request: &Request<RequestBody>) -> Option<Duration> {
-        if !target.is_repeated {
-            return None;
-        }
-        let fields = self.response.as_ref().map(|_| request.headers());
-        let seconds = fields.and_then(|fields| fields.get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok());
-        let [byte] = random();
-        Some(Duration::from_secs(seconds.unwrap_or(0)).max(pause(byte)))
-    }
-
-    /// Returns the result of a request that is not sent again.
-    fn give_up(self, reason: NotRetried) -> Result<HeadlessResponse, SendError> {
-        self.response.map(|response| *response).ok_or(final_error(self.error, reason))
-    }
-}
-
 /// Takes the time that was spent on failed attempts, or in a queue, off the timeout of a gRPC call.
 fn reduce_call_timeout(request: &mut Request<RequestBody>) {
     if let Some(CallDeadline(deadline)) = request.extensions().get().copied() {
         reduce_grpc_timeout(request.headers_mut(), deadline, Instant::now());
     }
-}
-
-fn final_error(error: UpstreamError, reason: NotRetried) -> SendError {
-    SendError { error, not_retried: Some(reason) }
 }
 
 /// Returns the next target to try, with a free connection slot if it has one. Without one, the request has to wait for a

@@ -1,5 +1,7 @@
 //! The body of a request, streamed to its upstream without buffering.
 
+mod sending;
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -8,9 +10,10 @@ use http::{Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 
+use self::sending::Sending;
 use super::informational::InformationalSender;
 use super::replay::ReplayBuffer;
-use super::replay_budget::{KeptBytes, ReplayBudget};
+use super::replay_budget::ReplayBudget;
 use super::target_error::TargetError;
 use super::trace::Trace;
 use super::upload_progress::UploadProgress;
@@ -41,19 +44,6 @@ pub struct RequestBody {
     informational_count: u8,
     /// Forwards informational responses to the client. `None` if the client uses HTTP/1.0.
     informational_sender: Option<InformationalSender>,
-}
-
-/// How the body is sent.
-#[derive(Debug, Default)]
-struct Sending {
-    /// The progress of this attempt.
-    progress: Option<Arc<UploadProgress>>,
-    /// The start of the body, to send it again. `None` before the first attempt.
-    replay: Option<ReplayBuffer>,
-    /// Bounds what the client's connection keeps. `None` if it has one request at a time.
-    replay_budget: Option<Arc<ReplayBudget>>,
-    /// Moves the body if the upstream has a plaintext socket.
-    relay: Option<Relay>,
 }
 
 /// The body is longer than its limit (RFC 9110 section 15.5.14).
@@ -178,15 +168,8 @@ impl RequestBody {
             return None;
         }
         let is_kept = self.size_hint().lower() <= u64::from(self.max_replay);
-        let sending = self.sending.get_or_insert_default();
-        sending.replay.get_or_insert_with(|| {
-            // The bytes that a relay moves are never in memory, so a body that is kept has none.
-            sending.relay.take_if(|_| is_kept);
-            let kept = KeptBytes::new(sending.replay_budget.take());
-            ReplayBuffer::new(if is_kept { self.max_replay as usize } else { 0 }, kept)
-        });
-        sending.progress = Some(Arc::new(UploadProgress::new(is_held)));
-        sending.progress.clone()
+        let kept = is_kept.then_some(self.max_replay as usize);
+        Some(self.sending.get_or_insert_default().start_attempt(kept, is_held))
     }
 
     /// Counts the bytes of the body in `trace`.
