@@ -5,26 +5,27 @@
 -- KEYS  the keys of all buckets, limiter by limiter
 -- ARGV  `admit`; the limiters, as words that each end with a space: for each `ordered` if its buckets have tickets
 --       (waiting.lua), its algorithm, the algorithm's arguments, and the number of its buckets; the requests, packed
---       little-endian, with consecutive equal requests as one run: the number of requests (u32), the number of limits of
---       each (u8), and for each limit its bucket's number, from 1 (u16), flags (u8: 1 for a shadow, plus 2 if the bucket is
---       only checked, plus 4 if all tickets come first, or 8 if the request is the first of a queue, plus 16 if the permits
---       are charged in any case, plus 32 if a late time slot is refused), the requested permits (u32), with flag 8 its queue
---       (8 bytes), how long it has waited (u48, ms), the number of requests in the queue (u8), and for each how much later
---       it joined the queue (u32, ms), and with flag 32 the longest delay (u48, ms); random bytes for shared limits; now
---       (ms; omitted: the server's TIME)
--- Returns now (u64, ms) and the decisions, packed little-endian: for each run of requests with equal decisions the number
---       of requests (u32), then for each limit: granted (1), granted with a time slot in the future (2), or refused (0)
---       (u8), the permits that remain after the last request of the run (u32), reset (u48, ms), and unless it was granted
---       without a delay, the delay or the wait (i64, ms; -1: never, 0: ask again immediately). No decisions if a limit needs
---       other calendar boundaries, namely those around now. Or the error of a limit that cannot be evaluated
+--       little-endian, with consecutive equal requests as one run: the number of requests (u32), the number of limits
+--       of each (u8), and for each limit its bucket's number, from 1 (u16), flags (u8: 1 for a shadow, plus 2 if the
+--       bucket is only checked, plus 4 if all tickets come first, or 8 if the request is the first of a queue, plus 16
+--       if the permits are charged in any case, plus 32 if a late time slot is refused), the requested permits (u32),
+--       with flag 8 its queue (8 bytes), how long it has waited (u48, ms), the number of requests in the queue (u8),
+--       and for each how much later it joined the queue (u32, ms), and with flag 32 the longest delay (u48, ms); random
+--       bytes for shared limits; now (ms; omitted: the server's TIME)
+-- Returns now (u64, ms) and the decisions, packed little-endian: for each run of requests with equal decisions the
+--       number of requests (u32), then for each limit: granted (1), granted with a time slot in the future (2), or
+--       refused (0) (u8), the permits that remain after the last request of the run (u32), reset (u48, ms), and unless
+--       it was granted without a delay, the delay or the wait (i64, ms; -1: never, 0: ask again immediately). No
+--       decisions if a limit needs other calendar boundaries, namely those around now. Or the error of a limit that
+--       cannot be evaluated
 --
 -- Invariant: a rejected request and a request that cannot be evaluated change no bucket, a shadow changes only its own
--- bucket, and a check takes no permits. Unconditional permits are granted and charged in any case. TIME is read once, and every
--- bucket is read and written at most twice per call.
--- The script writes nothing until it knows that all buckets can be evaluated. Every algorithm in `algorithms` has `keys`
--- and `args` (their numbers), `serial` if no two requests that are granted at the same time get equal decisions, and the
--- functions
---   limiter(words, now)          the data that all buckets of a limiter share; `unknown` if no given window contains now
+-- bucket, and a check takes no permits. Unconditional permits are granted and charged in any case. TIME is read once,
+-- and every bucket is read and written at most twice per call.
+-- The script writes nothing until it knows that all buckets can be evaluated. Every algorithm in `algorithms` has
+-- `keys` and `args` (their numbers), `serial` if no two requests that are granted at the same time get equal decisions,
+-- and the functions
+--   limiter(words, now)          the data that all buckets of a limiter share; `unknown` if no window contains now
 --   open(limiter, key, now)      the stored bucket; with `failure`, an error that ends the call
 --   check(bucket, permits)       whether the bucket grants, the wait (-1: forever), and the delay until the time slot
 --   status(bucket)               the remaining permits, and the time until more are available
@@ -37,8 +38,8 @@
 --   peek(limiter, key, now)      optional: the same as open(), if open() may write
 --   give_back(limiter, key, permits, at, now)  undoes a grant made at `at`, unless its permits have returned
 
--- Calls `each` for every bucket of the limiters in `words`, with the bucket's number, algorithm, limiter and first key, the
--- arguments of the limiter, and the key of the tickets, or false.
+-- Calls `each` for every bucket of the limiters in `words`, with the bucket's number, algorithm, limiter and first key,
+-- the arguments of the limiter, and the key of the tickets, or false.
 local function each_bucket(words, now, each)
   local next_word, number, key = string.gmatch(words, '([^ ]*) '), 1, 1
   for name in next_word do
@@ -56,14 +57,14 @@ local function each_bucket(words, now, each)
   end
 end
 
--- The buckets of a call, by number: algorithm, limiter, first key, and the open bucket, or false after grant(), which runs
--- at most once per bucket. Then the current request: its limits and their decisions. These are parallel lists, allocated
--- once; each call overwrites them.
+-- The buckets of a call, by number: algorithm, limiter, first key, and the open bucket, or false after grant(), which
+-- runs at most once per bucket. Then the current request: its limits and their decisions. These are parallel lists,
+-- allocated once; each call overwrites them.
 local algorithm_of, limiters, keys, buckets, call_time = {}, {}, {}, {}, nil
 local numbers, flags, requested, granted, waits = {}, {}, {}, {}, {}
 -- The tickets of each bucket and their key; for each limit of the current request the queue of its ticket ('' if all
--- tickets come first, false if none does), since when it waits, how much later each request of its queue joined it, and the
--- permits of the tickets before it.
+-- tickets come first, false if none does), since when it waits, how much later each request of its queue joined it, and
+-- the permits of the tickets before it.
 local tickets_of, ticket_keys, queues, since, ages, before = {}, {}, {}, {}, {}, {}
 -- From this flag on, a bucket is only checked. Shadows have odd flags. Higher flags are removed when they are read.
 local CHECKS_ONLY, ORDERED, FIRST, UNCONDITIONAL, WITHIN = 2, 4, 8, 16, 32
@@ -136,8 +137,8 @@ local function check(i)
   return is_granted or flags[i] % 2 == 1
 end
 
--- Tries grant() on the bucket of the i-th limit, if the call has not opened it and no ticket comes before. Returns status(),
--- or nothing.
+-- Tries grant() on the bucket of the i-th limit, if the call has not opened it and no ticket comes before. Returns
+-- status(), or nothing.
 local function grant(i, permits)
   local number = numbers[i]
   local algorithm = algorithm_of[number]
@@ -159,7 +160,8 @@ local function update_ticket(i, is_held)
 end
 
 -- Decides the first of `count` equal requests together with all following ones that get equal decisions. Appends the
--- decisions and returns the number of decided requests. If all other buckets grant, the last unopened one may use grant().
+-- decisions and returns the number of decided requests. If all other buckets grant, the last unopened one may use
+-- grant().
 local function decide(count, limits, decisions)
   local all, unopened, decided, early_remaining, early_reset, refusals = true, nil, count, nil, nil, 0
   for i = 1, limits do

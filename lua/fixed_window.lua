@@ -1,10 +1,11 @@
 -- fixed_window: at most `rate` permits from one calendar boundary to the next. A translation of
--- crates/limit/src/algorithm/fixed_window.rs, which documents the algorithm; a property test checks that both decide equally.
+-- crates/limit/src/algorithm/fixed_window.rs, which documents the algorithm; a property test checks that both decide
+-- equally.
 --
 -- KEYS  of a bucket: one string, a log as in shared.lua, each entry dated at the end of its window
 -- ARGV  rate, five boundaries (ms), and the mean length of a window (ms). The boundaries are those around the window of
---       the caller's time (give_back: of the time of the grant), two before it and one after it. They only list windows;
---       `now` selects one of them.
+--       the caller's time (give_back: of the time of the grant), two before it and one after it. They only list
+--       windows; `now` selects one of them.
 -- Adds an algorithm, as documented in admit.lua; its limiter is `unknown` if `now` is in none of the listed windows
 --
 -- Invariant: only `now` selects the window. The key expires one further window length after the end of its window, but
@@ -44,8 +45,8 @@ function fixed_window.give_back(limiter, key, permits, at)
   log.remove_permits(bucket, permits - paid, ends, ends)
 end
 
--- Charges permits in any case. If there is debt then, all entries of the window become one, so that the newest entry has all
--- permits of its window.
+-- Charges permits in any case. If there is debt then, all entries of the window become one, so that the newest entry
+-- has all permits of its window.
 function fixed_window.charge_unconditionally(bucket, permits)
   local limiter, list, held = bucket.limiter, log.entries(bucket), 0
   if bucket.used + permits > limiter.rate then
@@ -77,8 +78,8 @@ function fixed_window.pay(bucket)
   log.replace(bucket, list)
 end
 
--- Returns the milliseconds until the debt is paid and `permits` are unused. The caller corrects ends of windows that are
--- not listed.
+-- Returns the milliseconds until the debt is paid and `permits` are unused. The caller corrects ends of windows that
+-- are not listed.
 function fixed_window.wait_for_debt(bucket, permits)
   local limiter = bucket.limiter
   local windows = math.max(1, math.ceil((bucket.debt + permits) / limiter.rate)) - 1

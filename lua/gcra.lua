@@ -1,5 +1,6 @@
--- gcra: permits become available again continuously, one by one. A translation of crates/limit/src/algorithm/gcra/mod.rs, which documents
--- the algorithm; a property test checks that both decide equally.
+-- gcra: permits become available again continuously, one by one. A translation of
+-- crates/limit/src/algorithm/gcra/mod.rs, which documents the algorithm; a property test checks that both decide
+-- equally.
 --
 -- KEYS  of a bucket: one string, fractions as in shared.lua
 -- ARGV  rate, interval (ms), burst
@@ -41,8 +42,8 @@ function gcra.check(bucket, permits)
   return false, permits <= bucket.limiter.burst and wait_for(bucket, permits) or -1
 end
 
--- Gives back the permits that have not returned since they were granted. If the clock went back, their number is unknown:
--- gives back nothing.
+-- Gives back the permits that have not returned since they were granted. If the clock went back, their number is
+-- unknown: gives back nothing.
 function gcra.give_back(limiter, key, granted, at, now)
   local bucket = fractions.open(limiter, key, now)
   local permits, parts = fractions.returned(limiter, now - at)

@@ -1,12 +1,14 @@
 -- gcra_warm_up: gcra whose rate rises from a third to the full rate after idle time. A translation of
--- crates/limit/src/algorithm/gcra/warm_up/mod.rs, which documents the algorithm; a property test checks that both decide equally.
+-- crates/limit/src/algorithm/gcra/warm_up/mod.rs, which documents the algorithm; a property test checks that both
+-- decide equally.
 --
--- KEYS  of a bucket: one string, fractions as in shared.lua, then the heat: whole permits (6 bytes) and parts of one (5)
+-- KEYS  of a bucket: one string, fractions as in shared.lua, then the heat: whole permits (6 bytes) and parts of one
+--       (5)
 -- ARGV  rate, interval (ms), burst, warm-up (ms)
 -- Adds an algorithm, as documented in admit.lua
 --
--- Invariant: the string expires at least one second after its bucket is full and cold. All numbers are exact integers below
--- 2^53, except larger ones of which only the sign or the comparison with `max_heat` is used.
+-- Invariant: the string expires at least one second after its bucket is full and cold. All numbers are exact integers
+-- below 2^53, except larger ones of which only the sign or the comparison with `max_heat` is used.
 
 local STEPS, HEAT_BYTES, WITH_HEAT = 16, 11, FRACTIONS .. 'I6I5'
 
@@ -25,8 +27,8 @@ function warm.limiter(words, now)
   }
 end
 
--- Returns the extra cost of all permits up to this heat: of its complete steps in parts, and of the rest in sixteenths of
--- a part.
+-- Returns the extra cost of all permits up to this heat: of its complete steps in parts, and of the rest in sixteenths
+-- of a part.
 local function total(limiter, heat)
   local of_step = STEPS * limiter.unit
   local steps = math.floor(heat / of_step)

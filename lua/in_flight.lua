@@ -1,20 +1,20 @@
--- in_flight: leases of requests in flight, as algorithms of admit.lua: a request takes its lease in the decision about its
--- limits. `in_flight` is for the slots of a client. `in_flight_shared` is for the slots of a route, for which requests of
--- several gateways wait. `released` ends leases before the other buckets are opened. The operation `in_flight` renews and
--- releases the leases of a gateway.
+-- in_flight: leases of requests in flight, as algorithms of admit.lua: a request takes its lease in the decision about
+-- its limits. `in_flight` is for the slots of a client. `in_flight_shared` is for the slots of a route, for which
+-- requests of several gateways wait. `released` ends leases before the other buckets are opened. The operation
+-- `in_flight` renews and releases the leases of a gateway.
 --
 -- KEYS  of a bucket: a sorted set of leases by the time when they end (ms); for `in_flight_shared` then a hash of the
 --       gateways whose requests wait: the arrival of the first of them, and the time when it last asked (ms)
--- ARGV  in_flight: the bound, how long a lease lasts (ms), the start of the names of leases; in_flight_shared: the same, the
---       gateway, and for how long the first of its waiting requests waits (ms; `-` if none does); released: leases,
---       separated by commas. The permits of a request are the number of its lease. Of the operation: how long a lease
---       lasts; then for each key the number of leases to renew, these leases, the number of leases to release, and these
---       leases
+-- ARGV  in_flight: the bound, how long a lease lasts (ms), the start of the names of leases; in_flight_shared: the
+--       same, the gateway, and for how long the first of its waiting requests waits (ms; `-` if none does); released:
+--       leases, separated by commas. The permits of a request are the number of its lease. Of the operation: how long a
+--       lease lasts; then for each key the number of leases to renew, these leases, the number of leases to release,
+--       and these leases
 -- Adds algorithms, as documented in admit.lua, and an operation that returns an empty list
 --
--- Invariant: while all leases are renewed, a key has at most as many leases as its bound. A lease that is not renewed ends
--- after its duration. A gateway whose requests wait gets the next free lease before gateways whose requests arrived later, if
--- it asks again within LAPSE_AFTER. TIME is read once.
+-- Invariant: while all leases are renewed, a key has at most as many leases as its bound. A lease that is not renewed
+-- ends after its duration. A gateway whose requests wait gets the next free lease before gateways whose requests
+-- arrived later, if it asks again within LAPSE_AFTER. TIME is read once.
 
 local LAPSE_AFTER = 100
 
@@ -28,7 +28,8 @@ function in_flight.limiter(words, now)
   }
 end
 
--- Returns how many leases are free. A lease that ends after `ends` was taken before the clock went back, and is shortened.
+-- Returns how many leases are free. A lease that ends after `ends` was taken before the clock went back, and is
+-- shortened.
 local function free(key, limiter)
   call('ZREMRANGEBYSCORE', key, '-inf', text(limiter.now))
   local left = limiter.bound - call('ZCARD', key)

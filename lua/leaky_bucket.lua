@@ -1,12 +1,13 @@
--- leaky_bucket: evenly spaced time slots, first come, first served. A translation of crates/limit/src/algorithm/leaky_bucket.rs, which
--- documents the algorithm; a property test checks that both decide equally.
+-- leaky_bucket: evenly spaced time slots, first come, first served. A translation of
+-- crates/limit/src/algorithm/leaky_bucket.rs, which documents the algorithm; a property test checks that both decide
+-- equally.
 --
 -- KEYS  of a bucket: one string, fractions as in shared.lua: the permits that have not leaked out yet
 -- ARGV  rate, interval (ms), queue (permits that may wait), longest wait (ms)
 -- Adds an algorithm, as documented in admit.lua
 --
--- Invariant: each time slot is assigned once. It is the time when all earlier permits have leaked out of the bucket, and
--- only the slot that was assigned last can be given back.
+-- Invariant: each time slot is assigned once. It is the time when all earlier permits have leaked out of the bucket,
+-- and only the slot that was assigned last can be given back.
 
 local leaky_bucket = { keys = 1, args = 4, serial = true, open = fractions.open }
 
@@ -38,7 +39,8 @@ function leaky_bucket.status(bucket)
 end
 
 -- Checks a request; writes nothing. Every request has its own time slot, so no two decisions are equal. A request that
--- finds the bucket empty does not wait, regardless of the queue; otherwise all permits in the bucket but one are queued.
+-- finds the bucket empty does not wait, regardless of the queue; otherwise all permits in the bucket but one are
+-- queued.
 function leaky_bucket.check(bucket, permits)
   local limiter = bucket.limiter
   if permits == 0 then return true, 0, 0 end

@@ -1,28 +1,28 @@
 -- operations: the operations that a call can request. `admit` decides (admit.lua); `give_back` undoes the charges of a
--- request that reached no upstream; `inspect` reads buckets for operators; `announce` registers a gateway; `charge_later`
--- charges the permits that a gateway granted while this server was unreachable; `release`, `set_rate` and `expire` serve
--- the library, on one shared limiter (redisson.lua).
+-- request that reached no upstream; `inspect` reads buckets for operators; `announce` registers a gateway;
+-- `charge_later` charges the permits that a gateway granted while this server was unreachable; `release`, `set_rate`
+-- and `expire` serve the library, on one shared limiter (redisson.lua).
 --
 -- KEYS  admit, give_back, inspect: the keys of all buckets, limiter by limiter; charge_later: the same, then a key that
---       marks the late charge as made; announce: a sorted set of gateways by the time of their last announcement; otherwise
---       the keys of one bucket of redisson.lua
--- ARGV  the operation, then: admit: see admit.lua; give_back: the limiters as in admit.lua, for each bucket the permits and
---       the time of the charge (ms; of its time slot if it has one), and now (ms; omitted: the server's TIME); inspect: the
---       limiters, the permits of a request, and now; announce: the gateway, and how long the announcement is valid (ms);
---       charge_later: the limiters, for each bucket the number of grants and for each grant its permits and its age (ms),
---       oldest first, random bytes for shared limits, and the charging function of the algorithm (admit.lua; omitted:
---       `charge`); otherwise now (ms; empty: the server's TIME), and the operation's own arguments. Spaces separate the
---       numbers of buckets.
--- Returns inspect: now, and for each bucket the remaining permits, the time until more are available, the permits in use, the
---       wait and the delay of the request, and the time to live (ms; negative: none), but no buckets if a limit needs other
---       calendar boundaries; announce: the number of gateways, and 1 if this gateway is new, else 0; charge_later: 1 if this
---       call charged the grants, else 0; give_back: an empty list; otherwise the result of the operation; or the error of a
---       limiter that has no rate
+--       marks the late charge as made; announce: a sorted set of gateways by the time of their last announcement;
+--       otherwise the keys of one bucket of redisson.lua
+-- ARGV  the operation, then: admit: see admit.lua; give_back: the limiters as in admit.lua, for each bucket the permits
+--       and the time of the charge (ms; of its time slot if it has one), and now (ms; omitted: the server's TIME);
+--       inspect: the limiters, the permits of a request, and now; announce: the gateway, and how long the announcement
+--       is valid (ms); charge_later: the limiters, for each bucket the number of grants and for each grant its permits
+--       and its age (ms), oldest first, random bytes for shared limits, and the charging function of the algorithm
+--       (admit.lua; omitted: `charge`); otherwise now (ms; empty: the server's TIME), and the operation's own
+--       arguments. Spaces separate the numbers of buckets.
+-- Returns inspect: now, and for each bucket the remaining permits, the time until more are available, the permits in
+--       use, the wait and the delay of the request, and the time to live (ms; negative: none), but no buckets if a
+--       limit needs other calendar boundaries; announce: the number of gateways, and 1 if this gateway is new, else 0;
+--       charge_later: 1 if this call charged the grants, else 0; give_back: an empty list; otherwise the result of the
+--       operation; or the error of a limiter that has no rate
 --
--- Invariant: inspect writes nothing. After give_back no bucket has more free permits than without the request, and permits
--- that have returned are not given back. A late charge is made once, even if it is sent again, and even above the limit. Its
--- grants are dated at their own time, or at the last charge of the bucket if that is later, so that no permit returns too
--- early.
+-- Invariant: inspect writes nothing. After give_back no bucket has more free permits than without the request, and
+-- permits that have returned are not given back. A late charge is made once, even if it is sent again, and even above
+-- the limit. Its grants are dated at their own time, or at the last charge of the bucket if that is later, so that no
+-- permit returns too early.
 
 local operations = { admit = admit }
 

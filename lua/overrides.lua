@@ -5,8 +5,8 @@
 -- ARGV  `put`, id, text, end (ms), new version, the maximal number of overrides, `1` to replace an override of this id
 --       `remove`, id, new version
 --       `read`
--- Returns put: `done`, `exists` or `full`; remove: the text, or false; read: now (ms), the version, or an empty text, and
---       ids and texts in turn
+-- Returns put: `done`, `exists` or `full`; remove: the text, or false; read: now (ms), the version, or an empty text,
+--       and ids and texts in turn
 --
 -- Invariant: the sorted set and the hash have the same ids. A write also removes the overrides that have ended.
 

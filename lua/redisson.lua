@@ -1,20 +1,21 @@
--- redisson: a limiter shared with clients of Redisson (peers). A permit becomes available again exactly one interval after
--- it was granted. Peers also write the hash, the counter and the log, with their own clocks.
+-- redisson: a limiter shared with clients of Redisson (peers). A permit becomes available again exactly one interval
+-- after it was granted. Peers also write the hash, the counter and the log, with their own clocks.
 --
--- KEYS  of a bucket: hash, value, value of the client, permits, permits of the client, in Redisson's order; then the note
---       about the client's log. Without a client, the client's keys are the keys of all clients
--- ARGV  sharing: adopt (the hash defines rate, interval and type), configure (the caller defines them, and the first grant
---       updates the hash) or library (adopt, with the expiry and the log of tidegate::RateLimiter); type (0 OVERALL, 1
---       PER_CLIENT, empty: the type in the hash), rate, interval (ms; both empty unless sharing is configure)
+-- KEYS  of a bucket: hash, value, value of the client, permits, permits of the client, in Redisson's order; then the
+--       note about the client's log. Without a client, the client's keys are the keys of all clients
+-- ARGV  sharing: adopt (the hash defines rate, interval and type), configure (the caller defines them, and the first
+--       grant updates the hash) or library (adopt, with the expiry and the log of tidegate::RateLimiter); type (0
+--       OVERALL, 1 PER_CLIENT, empty: the type in the hash), rate, interval (ms; both empty unless sharing is
+--       configure)
 -- Errors NOTINITIALISED if the hash lacks rate, interval or type; MODEDIFFERS if its type differs from the given type
 --
--- Invariant: the log is authoritative, and after each call that writes, counter = rate - permits of all stored entries. A
--- lower counter has lost permits (Redisson may send a call twice) and is corrected. A higher counter means that a peer
--- called release(), which only raises the counter: the same number of permits is removed from the log, once.
+-- Invariant: the log is authoritative, and after each call that writes, counter = rate - permits of all stored entries.
+-- A lower counter has lost permits (Redisson may send a call twice) and is corrected. A higher counter means that a
+-- peer called release(), which only raises the counter: the same number of permits is removed from the log, once.
 --
 -- Bounded cost: a note describes the log after the last call of this script. While the noted first entry is still the
--- first, all other noted entries exist, and the call reads only entries after the noted last one. Otherwise it reads the
--- log, if it has at most 512 entries. In a longer log it relies on the counter until all entries have returned, but
+-- first, all other noted entries exist, and the call reads only entries after the noted last one. Otherwise it reads
+-- the log, if it has at most 512 entries. In a longer log it relies on the counter until all entries have returned, but
 -- assumes at least the permits of the 512 newest entries and one permit for each other. A call removes at most 512
 -- returned entries; a request that other returned entries may block is asked to retry immediately.
 
@@ -32,7 +33,8 @@ local function permits_of(member)
   return (from_bytes('<I4', member, #member - 3))
 end
 
--- Returns entries by rank, oldest first, or newest first with ZREVRANGE. In lists of entries a score follows each member.
+-- Returns entries by rank, oldest first, or newest first with ZREVRANGE. In lists of entries a score follows each
+-- member.
 local function entries(log, from, to, command)
   return call(command or 'ZRANGE', log.key, from, to, 'WITHSCORES')
 end
@@ -52,11 +54,11 @@ local function sum(list, before)
   return permits
 end
 
--- The state of a log, which the note stores for the next call: the number of entries; their permits, `counted` in entries
--- dated after `estimated_until`, and `estimated` from the counter in all others; the first and the newest entry and their
--- dates, if known; the rate, and the time of the note. The remaining fields describe the log when it was read: whether it
--- is unchanged (`is_noted`), the number of noted entries, whether all other entries come after them (`follows`), whether
--- peers have removed no entry (`is_whole`), and the permits that it stored.
+-- The state of a log, which the note stores for the next call: the number of entries; their permits, `counted` in
+-- entries dated after `estimated_until`, and `estimated` from the counter in all others; the first and the newest entry
+-- and their dates, if known; the rate, and the time of the note. The remaining fields describe the log when it was
+-- read: whether it is unchanged (`is_noted`), the number of noted entries, whether all other entries come after them
+-- (`follows`), whether peers have removed no entry (`is_whole`), and the permits that it stored.
 local NOTE, NOTE_BYTES = '<I4dddddddB', 61
 local function read_note(key, note)
   -- Allocates all fields that most logs use: growing a table costs as much as a command.
@@ -155,8 +157,9 @@ local function read_returned(log, expired)
   return {}
 end
 
--- Reads a bucket as it is stored, without regard to releases of peers, and at most BOUND entries of its log. `used` counts
--- the permits that have not returned; an upper bound if more entries have returned than a call removes (`leaves_some`).
+-- Reads a bucket as it is stored, without regard to releases of peers, and at most BOUND entries of its log. `used`
+-- counts the permits that have not returned; an upper bound if more entries have returned than a call removes
+-- (`leaves_some`).
 local function read(limiter, key, now)
   local failure, note = read_hash(limiter, KEYS[key])
   if failure then return { failure = failure } end
@@ -186,9 +189,10 @@ local function read(limiter, key, now)
   return bucket
 end
 
--- Returns the permits that peers have released since the last call, according to the counter. The counter is ignored if it
--- exceeds the rate, since no release() can do that; while the permits of the log are estimated from it; if it was created
--- again, or is unchanged under a changed rate. If the rate has changed, a deficit is ignored: Redisson raises it to zero.
+-- Returns the permits that peers have released since the last call, according to the counter. The counter is ignored if
+-- it exceeds the rate, since no release() can do that; while the permits of the log are estimated from it; if it was
+-- created again, or is unchanged under a changed rate. If the rate has changed, a deficit is ignored: Redisson raises
+-- it to zero.
 local function released(bucket)
   local counter, rate, log = bucket.counter, bucket.limiter.stored_rate, bucket.log
   if not (counter and rate) or counter > rate or bucket.leaves_some then return 0 end
@@ -207,8 +211,8 @@ local function write_counter(bucket, rate)
   bucket.counter = counter
 end
 
--- Writes the note about the present log and the rate by which the counter was written. The time of the note matters while
--- noted entries can still exist, so an unchanged note is renewed after half an interval.
+-- Writes the note about the present log and the rate by which the counter was written. The time of the note matters
+-- while noted entries can still exist, so an unchanged note is renewed after half an interval.
 local function write_note(bucket, rate)
   local log, limiter, now = bucket.log, bucket.limiter, bucket.now
   if log.is_noted and log.rate == rate and now >= log.at and now - log.at < limiter.interval / 2 then return end
@@ -274,11 +278,11 @@ local function remove_permits(bucket, list, permits)
   return permits
 end
 
--- Removes the permits that peers have released from the log. The time of a release is unknown, so the entries are removed
--- in an order that never frees permits too early: first entries that the last call noted, newest first, then entries added
--- since, oldest first. If the noted entries are unknown, the oldest of all entries come first. Permits that have returned
--- in the meantime count as released. So do permits that peers have removed, unless all noted entries must have returned:
--- then at most the permits that remain of the noted entries are removed.
+-- Removes the permits that peers have released from the log. The time of a release is unknown, so the entries are
+-- removed in an order that never frees permits too early: first entries that the last call noted, newest first, then
+-- entries added since, oldest first. If the noted entries are unknown, the oldest of all entries come first. Permits
+-- that have returned in the meantime count as released. So do permits that peers have removed, unless all noted entries
+-- must have returned: then at most the permits that remain of the noted entries are removed.
 local function place_release(bucket, permits)
   local log, noted_at = bucket.log, bucket.log.at
   local before = log.follows and max(0, log.noted - bucket.returned) or 0
@@ -347,8 +351,8 @@ local function wait_for(bucket, missing)
   return last_at and due_in(bucket, last_at) or bucket.limiter.interval
 end
 
--- Checks a request; writes nothing. Asks the caller to retry immediately (wait 0) if returned or released permits that are
--- not removed yet may block the request, or if its permits do not fit into the entry of this call.
+-- Checks a request; writes nothing. Asks the caller to retry immediately (wait 0) if returned or released permits that
+-- are not removed yet may block the request, or if its permits do not fit into the entry of this call.
 function redisson.check(bucket, permits)
   local rate, wait = bucket.limiter.rate, nil
   local missing = bucket.used + permits - rate
@@ -382,13 +386,14 @@ function redisson.charge(bucket, permits)
   bucket.added, bucket.used = (bucket.added or 0) + permits, bucket.used + permits
 end
 
--- Charges permits in any case, up to the bound of the entry. They return after one interval, even beyond the rate: peers
--- remove entries that have returned, so a bucket has no debt.
+-- Charges permits in any case, up to the bound of the entry. They return after one interval, even beyond the rate:
+-- peers remove entries that have returned, so a bucket has no debt.
 function redisson.charge_unconditionally(bucket, permits)
   redisson.charge(bucket, min(permits, MAX_PER_ENTRY - (bucket.added or 0)))
 end
 
--- Writes the caller's rule into the hash. Keeps Java's keepAliveTime, unless it is missing or shorter than the interval.
+-- Writes the caller's rule into the hash. Keeps Java's keepAliveTime, unless it is missing or shorter than the
+-- interval.
 local function configure_hash(limiter, key)
   local config, keep = limiter.config, tonumber(limiter.config[4])
   if not keep or (keep > 0 and keep < limiter.interval) then keep = 2 * limiter.interval end
@@ -404,9 +409,9 @@ local function expire_state(bucket, millis)
   call('PEXPIRE', bucket.log.key, millis)
 end
 
--- Sets the expiry as Redisson does, after grants and refusals: keepAliveTime, or else the time to live of the hash. With
--- `library` the state outlives all permits in use, even if the hash expires, and the state of a single client, which no
--- other client updates, lives as long as its permits.
+-- Sets the expiry as Redisson does, after grants and refusals: keepAliveTime, or else the time to live of the hash.
+-- With `library` the state outlives all permits in use, even if the hash expires, and the state of a single client,
+-- which no other client updates, lives as long as its permits.
 local function keep_alive(bucket)
   local limiter, hash = bucket.limiter, KEYS[bucket.key]
   local keep, least = tonumber(limiter.config[4]) or 0, limiter.sharing == 'library' and limiter.interval or 0
@@ -416,8 +421,8 @@ local function keep_alive(bucket)
   if left > 0 then expire_state(bucket, max(left, least)) end
 end
 
--- Writes one entry for all charges of this call, since they share one millisecond; it replaces the entry that it joins. If
--- the entry exists, the call was sent twice and was charged before.
+-- Writes one entry for all charges of this call, since they share one millisecond; it replaces the entry that it joins.
+-- If the entry exists, the call was sent twice and was charged before.
 function redisson.save(bucket, random)
   local limiter, log, now = bucket.limiter, bucket.log, bucket.now
   forget(bucket)
@@ -444,7 +449,8 @@ function redisson.on_refusal(bucket)
   expire_state(bucket, wait + limiter.interval)
 end
 
--- Removes permits from the log, as if they had never been granted: from the smallest sufficient entry of their merge step.
+-- Removes permits from the log, as if they had never been granted: from the smallest sufficient entry of their merge
+-- step.
 function redisson.give_back(limiter, key, permits, at, now)
   local bucket = redisson.open(limiter, key, now)
   if bucket.failure then return end
@@ -475,8 +481,8 @@ function redisson.release(now, permits)
 end
 
 -- Sets the rate of a limiter. `how` is try (only if it has no rate), set (always) or update (only if it has a rate);
--- `usage` is keep or reset. Returns 1 if it set the rate, else 0. It writes all four fields or none. With keep, permits in
--- use stay in use under the new rate, including permits of an expired limiter. A new type means another bucket: this
+-- `usage` is keep or reset. Returns 1 if it set the rate, else 0. It writes all four fields or none. With keep, permits
+-- in use stay in use under the new rate, including permits of an expired limiter. A new type means another bucket: this
 -- client's state is dropped.
 function redisson.set_rate(now, how, rate, interval, kind, keep, usage)
   local limiter, stored = { sharing = 'library', expected_type = kind }, call('HMGET', KEYS[1], 'rate', 'interval', 'type')
@@ -498,9 +504,9 @@ function redisson.set_rate(now, how, rate, interval, kind, keep, usage)
   return 1
 end
 
--- Makes a limiter expire after `millis` milliseconds, or never (empty). Returns 1 if the limiter exists (and, for never,
--- had an expiry), else 0. Permits in use outlive it until they return, so that a limiter created again does not grant
--- them twice.
+-- Makes a limiter expire after `millis` milliseconds, or never (empty). Returns 1 if the limiter exists (and, for
+-- never, had an expiry), else 0. Permits in use outlive it until they return, so that a limiter created again does not
+-- grant them twice.
 function redisson.expire(now, millis)
   if millis == '' then
     local had_expiry = call('PERSIST', KEYS[1])

@@ -1,4 +1,5 @@
--- self_test: runs each command that the scripts use, so that a gateway can report what Redis refuses. Adds an operation.
+-- self_test: runs each command that the scripts use, so that a gateway can report what Redis refuses. Adds an
+-- operation.
 --
 -- KEYS  a string, a sorted set and a hash, which only this operation uses
 -- ARGV  `self_test`

@@ -21,13 +21,14 @@ local function decision_time(given)
 end
 
 -- A log is the stored form of a bucket of token_bucket and of the windows: one string, big-endian. It starts with the
--- entries, oldest first, each with its permits (5 bytes) and its date (6, ms). Then follow the permits of all entries (5),
--- the longest interval that any rule has used recently (5, ms; 0 in windows), the number of skipped entries (2), the
--- format (1), and the number of entries, including skipped ones (4). The longest interval is respected for three times its
--- length after the newest entry; in formats 4 and 5, until the time that is stored next to the interval in place of the
--- first skipped entry. Format 5 has the debt (crates/limit/src/algorithm/debt.rs) in place of the second. So a single write at the end of the string adds an entry and updates all other data. The string is
--- rewritten if more than half of its entries are skipped, or if it would become shorter. open() reads the whole string
--- into a bucket with these fields:
+-- entries, oldest first, each with its permits (5 bytes) and its date (6, ms). Then follow the permits of all entries
+-- (5), the longest interval that any rule has used recently (5, ms; 0 in windows), the number of skipped entries (2),
+-- the format (1), and the number of entries, including skipped ones (4). The longest interval is respected for three
+-- times its length after the newest entry; in formats 4 and 5, until the time that is stored next to the interval in
+-- place of the first skipped entry. Format 5 has the debt (crates/limit/src/algorithm/debt.rs) in place of the second.
+-- So a single write at the end of the string adds an entry and updates all other data. The string is rewritten if more
+-- than half of its entries are skipped, or if it would become shorter. open() reads the whole string into a bucket with
+-- these fields:
 --   text, held, date                    the string; permits and date of the newest entry
 --   stored, skipped, count              as above
 --   longest, longest_until              as above
@@ -36,12 +37,13 @@ end
 --   added                               the permits that this call adds, in one entry
 --   debt, is_replaced                   the debt; whether its payments have replaced the entries
 -- The limiter of a bucket has these fields:
---   rate, now, present, expired         entries dated `expired` or before have returned; entries dated after `present` count
---                                       as granted at `present`; a new grant is dated `present`
---   interval, returns_at                an entry returns one interval after its date, or all entries return at `returns_at`
+--   rate, now, present, expired         entries dated `expired` or before have returned; entries dated after `present`
+--                                       count as granted at `present`; a new grant is dated `present`
+--   interval, returns_at                an entry returns one interval after its date, or all entries return at
+--                                       `returns_at`
 --   forget                              entries dated at this time or before are dropped
---   joins, lasts                        a grant joins the newest entry if it is dated `joins` or later; grant() need not
---                                       extend the time to live if the newest entry is dated `lasts` or later
+--   joins, lasts                        a grant joins the newest entry if it is dated `joins` or later; grant() need
+--                                       not extend the time to live if the newest entry is dated `lasts` or later
 --   keep                                the time to live (ms)
 --   longest, longest_until              the values that a grant stores in the bucket; 0 in windows
 --   mean, length                        the mean time in which `rate` permits pay debt; the length of segments, if any
@@ -52,12 +54,13 @@ local ENTRY, BYTES = '>I5I6', 11
 local ENDING, ENDING_BYTES, FORMAT, FORMAT_DEBT = '>I5I6I5I5I2BI4', 28, 3, 5
 -- The largest debt, and the longest wait that is returned: a thousand years.
 local MAX_DEBT, MAX_WAIT = 4294967296, 1000 * 366 * 24 * 60 * 60 * 1000
--- The number of its lengths for which an interval is respected; the bytes that grant() reads; the maximal number of entries
--- of a bucket, and their bytes. Before a refusal, a log longer than a chunk is recounted every RECOUNT_EVERY milliseconds.
+-- The number of its lengths for which an interval is respected; the bytes that grant() reads; the maximal number of
+-- entries of a bucket, and their bytes. Before a refusal, a log longer than a chunk is recounted every RECOUNT_EVERY
+-- milliseconds.
 local REMEMBERED, CHUNK, MAX_STORED, MAX_BYTES, RECOUNT_EVERY = 3, 512, 2978, 32775, 64
 
--- Parses the end of a log. Returns nothing if the value is not a valid log: another type or format (older formats have a 0
--- in the fifth byte from the end), a wrong length, or too many entries.
+-- Parses the end of a log. Returns nothing if the value is not a valid log: another type or format (older formats have
+-- a 0 in the fifth byte from the end), a wrong length, or too many entries.
 local function read_ending(key, chunk)
   local format = #chunk >= ENDING_BYTES and byte(chunk, -5)
   if not format or format < FORMAT or format > FORMAT_DEBT then return end
@@ -69,8 +72,8 @@ local function read_ending(key, chunk)
   end
 end
 
--- Checks and charges in one step, in the usual case: enough permits are free, no rule has a longer interval, the clock has
--- not gone back, and writing the end of the string suffices. Returns status(), or nothing in all other cases.
+-- Checks and charges in one step, in the usual case: enough permits are free, no rule has a longer interval, the clock
+-- has not gone back, and writing the end of the string suffices. Returns status(), or nothing in all other cases.
 function log.grant(limiter, key, permits)
   key = KEYS[key]
   local chunk, rate, present, expired = try('GETRANGE', key, '-512', '-1'), limiter.rate, limiter.present, limiter.expired
@@ -198,8 +201,8 @@ local function skip_periods(limiter, list, first, debt, til)
   return debt - periods * limiter.rate
 end
 
--- Pays debt with the permits of a list that return until `til`. Returns the list, the rest of the debt, and the time of the
--- last payment, if there was one.
+-- Pays debt with the permits of a list that return until `til`. Returns the list, the rest of the debt, and the time of
+-- the last payment, if there was one.
 local function pay_from(limiter, list, debt, til)
   local used, first, last, old_entries = 0, 1, nil, #list
   for _, one in ipairs(list) do used = used + one.permits end
@@ -327,8 +330,8 @@ local function write(bucket, entries, held, date, stored)
   call('SET', bucket.key, entries .. bytes, 'KEEPTTL')
 end
 
--- Writes the charged permits and drops entries that no rule counts any more. Entries dated in the future are merged into
--- the new entry.
+-- Writes the charged permits and drops entries that no rule counts any more. Entries dated in the future are merged
+-- into the new entry.
 function log.save(bucket)
   local limiter, held, from, to = bucket.limiter, bucket.added, bucket.skipped, bucket.count
   local present, joins, stored = limiter.present, limiter.joins, bucket.stored + held
@@ -358,8 +361,8 @@ function log.save(bucket)
   if bucket.used > 0 then call('PEXPIRE', bucket.key, time_to_live(bucket)) end
 end
 
--- Runs after a refusal. Writes nothing, unless the clock went back, the sums were wrong, or rules with a shorter interval
--- would soon drop entries that this rule counts. The last case writes at most once per interval.
+-- Runs after a refusal. Writes nothing, unless the clock went back, the sums were wrong, or rules with a shorter
+-- interval would soon drop entries that this rule counts. The last case writes at most once per interval.
 function log.on_refusal(bucket)
   local limiter = bucket.limiter
   local longest, longest_until = limiter.longest, limiter.longest_until
@@ -369,8 +372,8 @@ function log.on_refusal(bucket)
   log.save(bucket)
 end
 
--- Removes permits from an entry dated `from` to `to`; prefers an entry with exactly as many permits to one with more. Does
--- nothing if there is no such entry. The only entry stays as an entry without permits.
+-- Removes permits from an entry dated `from` to `to`; prefers an entry with exactly as many permits to one with more.
+-- Does nothing if there is no such entry. The only entry stays as an entry without permits.
 function log.remove_permits(bucket, permits, from, to)
   local found, found_held, found_date
   for number = bucket.skipped, bucket.count - 1 do
@@ -411,11 +414,12 @@ end
 
 -- Fractions are the stored form of a bucket of gcra and leaky_bucket, whose permits return continuously: one string,
 -- big-endian, with these fields:
---   format (1 byte, 1), a time (6, ms), the permits in use at that time (6), parts of a permit in use (5), the number of
---   parts that make a permit (5): this is `interval`, so that `rate` parts return in a millisecond
--- A bucket has `date`, the stored time, if it exists, and `used` and `parts`, which are in use now. All numbers are integers
--- below 2^53, which a double represents exactly: a rate is never multiplied by an interval. In gcra_warm_up it also has
--- `heat`, in parts, which is stored after the other fields: whole permits (6) and parts (5); `text` is the stored string.
+--   format (1 byte, 1), a time (6, ms), the permits in use at that time (6), parts of a permit in use (5), the number
+--   of parts that make a permit (5): this is `interval`, so that `rate` parts return in a millisecond
+-- A bucket has `date`, the stored time, if it exists, and `used` and `parts`, which are in use now. All numbers are
+-- integers below 2^53, which a double represents exactly: a rate is never multiplied by an interval. In gcra_warm_up it
+-- also has `heat`, in parts, which is stored after the other fields: whole permits (6) and parts (5); `text` is the
+-- stored string.
 local fractions = {}
 
 local FRACTIONS, FRACTIONS_BYTES = '>BI6I6I5I5', 23
@@ -452,8 +456,8 @@ function fractions.millis_for(bucket, permits)
   return math.min(millis + math.ceil((rest + bucket.parts) / limiter.rate), MAX_WAIT)
 end
 
--- Reads a bucket and computes its permits in use at `now`. `more` bytes follow the fractions. An invalid value counts as a
--- missing one.
+-- Reads a bucket and computes its permits in use at `now`. `more` bytes follow the fractions. An invalid value counts
+-- as a missing one.
 function fractions.open(limiter, key, now, more)
   local bucket = { key = KEYS[key], limiter = limiter, date = nil, used = 0, parts = 0, added = nil, heat = nil, text = nil }
   local value = try('GET', bucket.key)
@@ -498,8 +502,8 @@ function fractions.save(bucket)
   call('SET', bucket.key, value, 'PX', text(keep(bucket)))
 end
 
--- Runs after a refusal. Writes nothing, unless the clock went back. If the rule has become slower, extends the time to live
--- until the bucket is full by the new rule.
+-- Runs after a refusal. Writes nothing, unless the clock went back. If the rule has become slower, extends the time to
+-- live until the bucket is full by the new rule.
 function fractions.on_refusal(bucket)
   if not bucket.date then return end
   if bucket.date > bucket.limiter.now then return fractions.save(bucket) end

@@ -1,13 +1,15 @@
 -- sliding_window: the window is the current segment and the segments that ended within the last interval. A translation
--- of crates/limit/src/algorithm/sliding_window.rs, which documents the algorithm; a property test checks that both decide equally.
+-- of crates/limit/src/algorithm/sliding_window.rs, which documents the algorithm; a property test checks that both
+-- decide equally.
 --
 -- KEYS  of a bucket: one string, a log as in shared.lua, each entry dated at the end of its segment
 -- ARGV  rate, interval (ms), segments
 -- Adds an algorithm, as documented in admit.lua
 --
--- Invariant: a permit returns one interval after the end of its segment, so that at most `rate` permits are granted in any
--- interval. After a grant there are at most `segments + 1` entries, and the key outlives the last entry by an interval.
--- The next write merges entries after the current segment into it: the clock went back, or segments were longer before.
+-- Invariant: a permit returns one interval after the end of its segment, so that at most `rate` permits are granted in
+-- any interval. After a grant there are at most `segments + 1` entries, and the key outlives the last entry by an
+-- interval. The next write merges entries after the current segment into it: the clock went back, or segments were
+-- longer before.
 
 local sliding_window = log.algorithm(3)
 sliding_window.grant = log.grant

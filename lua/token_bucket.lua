@@ -1,13 +1,14 @@
 -- token_bucket: a permit becomes available again exactly one interval after it was granted. A translation of
--- crates/limit/src/algorithm/token_bucket.rs, which documents the algorithm; a property test checks that both decide equally.
+-- crates/limit/src/algorithm/token_bucket.rs, which documents the algorithm; a property test checks that both decide
+-- equally.
 --
 -- KEYS  of a bucket: one string, a log as in shared.lua, each entry dated at its grant
 -- ARGV  rate, interval (ms)
 -- Adds an algorithm, as documented in admit.lua
 --
--- Invariant: at most 512 entries are stored. Above a rate of 512, grants within one merge step share an entry, dated at the
--- latest grant. The key lives as long as any rule can count its newest entry, plus `slack` to twice `slack`, so that most
--- grants of a busy bucket need not set its time to live.
+-- Invariant: at most 512 entries are stored. Above a rate of 512, grants within one merge step share an entry, dated at
+-- the latest grant. The key lives as long as any rule can count its newest entry, plus `slack` to twice `slack`, so
+-- that most grants of a busy bucket need not set its time to live.
 
 local MAX_ENTRIES = 512
 -- The longest interval of another rule that is respected, as a multiple of this rule's interval.

@@ -1,15 +1,15 @@
--- waiting: the order in which the requests of all gateways wait for a bucket. Each gateway writes a ticket for the first
--- requests of its queue. Permits that earlier requests of tickets need are not granted to other requests.
+-- waiting: the order in which the requests of all gateways wait for a bucket. Each gateway writes a ticket for the
+-- first requests of its queue. Permits that earlier requests of tickets need are not granted to other requests.
 --
--- KEYS  of a bucket in this order: the keys of the bucket, then one string: tickets, each packed little-endian: its queue (8
---       bytes), since when its first request waited (6 bytes, ms), the permits of each request (4), when the ticket was
---       written (6, ms), how long it is valid (4, ms), the number of its requests (1), and for each request how much later
---       than the first it began to wait (4, ms)
+-- KEYS  of a bucket in this order: the keys of the bucket, then one string: tickets, each packed little-endian: its
+--       queue (8 bytes), since when its first request waited (6 bytes, ms), the permits of each request (4), when the
+--       ticket was written (6, ms), how long it is valid (4, ms), the number of its requests (1), and for each request
+--       how much later than the first it began to wait (4, ms)
 -- ARGV  used only through admit.lua
 -- Returns nothing; admit.lua uses it.
 --
--- Invariant: tickets only refuse requests, and never grant. A queue has one ticket. A ticket whose gateway does not ask again
--- ends GRACE milliseconds after the permits of its first request have returned, or when the clock goes back.
+-- Invariant: tickets only refuse requests, and never grant. A queue has one ticket. A ticket whose gateway does not ask
+-- again ends GRACE milliseconds after the permits of its first request have returned, or when the clock goes back.
 
 local waiting = {}
 
@@ -44,7 +44,8 @@ local function requests_before(ticket, queue, since)
   return count
 end
 
--- Returns the permits that the requests of tickets before a request need, and the time when the first of these tickets ends.
+-- Returns the permits that the requests of tickets before a request need, and the time when the first of these tickets
+-- ends.
 function waiting.before(tickets, queue, since)
   local permits, ends = 0, math.huge
   for _, ticket in ipairs(tickets) do
@@ -56,8 +57,8 @@ function waiting.before(tickets, queue, since)
   return permits, ends
 end
 
--- Returns the wait of a request behind tickets: until the permits of all have returned, but at most until a ticket ends. If
--- they are more than the capacity, the bucket is emptied several times.
+-- Returns the wait of a request behind tickets: until the permits of all have returned, but at most until a ticket
+-- ends. If they are more than the capacity, the bucket is emptied several times.
 function waiting.wait(algorithm, bucket, permits, before, ends)
   local limiter = bucket.limiter
   local capacity = limiter.burst or limiter.rate
