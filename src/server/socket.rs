@@ -38,7 +38,7 @@ impl Socket {
         }
     }
 
-    /// Returns the socket, if a [`Relay`] can move bodies from and to it.
+    /// Returns the socket, if a [`Relay`](crate::transport::Relay) can move bodies from and to it.
     pub(crate) fn relayable(&self) -> Option<&TcpStream> {
         self.stream.relayable()
     }
