@@ -170,6 +170,7 @@ fn look_up_with(
         tls: None,
         extensions: None,
         identity: None,
+        time: None,
     };
     black_box(routes.find(black_box(&facts))).map(|(position, _)| position)
 }

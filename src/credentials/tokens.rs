@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use blake3::Hash;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, decode, decode_header};
@@ -13,7 +14,7 @@ use serde_json::{Map, Value};
 use super::key_set::{KeySet, KeySetError};
 use super::provider;
 use super::refresh::Refresh;
-use tidegate_rules::request::identity::{Claims, IdentityFault};
+use tidegate_rules::request::identity::{Claims, IdentityCondition, IdentityFault, IdentityValue};
 use tidegate_rules::settings::identities::{KeySetSource, TokenSettings};
 
 /// The tolerated difference between the clocks of the issuer and the gateway, in seconds.
@@ -88,7 +89,9 @@ impl TokenVerifier {
             match decode::<Map<String, Value>>(token, &key.key, validation) {
                 Ok(claims) => {
                     self.check(&claims.claims, now)?;
-                    return Ok(Arc::new(Claims(claims.claims)));
+                    let claims = Claims(claims.claims);
+                    self.check_claims(&claims)?;
+                    return Ok(Arc::new(claims));
                 }
                 Err(error) if *error.kind() == ErrorKind::InvalidSignature => {}
                 Err(_) => fault = IdentityFault::MalformedToken,
@@ -116,11 +119,36 @@ impl TokenVerifier {
         let is_ours =
             |value: &Value| value.as_str().is_some_and(|one| self.settings.audiences.iter().any(|ours| ours == one));
         match claims.get("aud") {
+            _ if self.settings.audiences.is_empty() => Ok(()), // `claims` has another condition
             Some(Value::Array(all)) if all.iter().any(is_ours) => Ok(()),
             Some(one) if is_ours(one) => Ok(()),
             _ => Err(IdentityFault::Audience),
         }
     }
+
+    /// Checks the conditions of the rule file on other claims.
+    fn check_claims(&self, claims: &Claims) -> Result<(), IdentityFault> {
+        let is_met = |condition: &IdentityCondition| match &condition.value {
+            IdentityValue::Claim(claim) => condition.test.is_met_by_claim(claims, claim),
+            _ => false, // `claims` has only claims
+        };
+        if self.settings.claims.iter().all(is_met) { Ok(()) } else { Err(IdentityFault::RequiredClaim) }
+    }
+}
+
+/// Returns the issuer that a token names, without any verification. It only selects the keys, which then verify it.
+///
+/// # Errors
+/// The token is malformed, or names several issuers.
+pub(super) fn unverified_issuer(token: &[u8]) -> Result<String, IdentityFault> {
+    #[derive(serde::Deserialize)]
+    struct Issuer {
+        iss: Option<String>,
+    }
+    let payload = token.split(|byte| *byte == b'.').nth(1).ok_or(IdentityFault::MalformedToken)?;
+    let payload = BASE64_URL_SAFE_NO_PAD.decode(payload).map_err(|_| IdentityFault::MalformedToken)?;
+    let issuer: Issuer = serde_json::from_slice(&payload).map_err(|_| IdentityFault::MalformedToken)?;
+    issuer.iss.ok_or(IdentityFault::Issuer)
 }
 
 /// Shows the settings, not the keys.

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::fetch::{FETCH_TIMEOUT, fetch};
 use super::tokens::TokenVerifier;
 use crate::upstream::HostLookup;
-use tidegate_metrics::{LoadOutcome, Metrics};
+use tidegate_metrics::{Credential, LoadOutcome, Metrics};
 use tidegate_rules::settings::identities::KeySetSource;
 
 /// The age at which a key set is fetched again.
@@ -38,7 +38,8 @@ impl TokenVerifier {
         let mut is_requested = false;
         while let Some(active) = verifier.upgrade() {
             let result = active.fetch_keys(&hosts).await;
-            metrics.identities_loaded(true, if result.is_ok() { LoadOutcome::Loaded } else { LoadOutcome::Failed });
+            let outcome = if result.is_ok() { LoadOutcome::Loaded } else { LoadOutcome::Failed };
+            metrics.identities_loaded(Credential::Token, outcome);
             match &result {
                 Ok(_) if !has_failed && first.is_none() => {}
                 Ok(keys) => tracing::info!(issuer = active.settings.issuer, keys, "key set of tokens loaded"),

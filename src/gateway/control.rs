@@ -164,15 +164,16 @@ impl ControlTasks {
     ) {
         let files = IdentityFiles::new(verifiers, Arc::clone(metrics));
         _ = self.files.send(FileWatchCommand::ReplaceIdentities(files));
-        let is_running =
-            |tokens: &Arc<TokenVerifier>| before.tokens.as_ref().is_some_and(|old| Arc::ptr_eq(old, tokens));
-        let tokens = verifiers.tokens.as_ref().filter(|tokens| tokens.path().is_none() && !is_running(tokens));
-        if let Some(tokens) = tokens {
-            let (first, fetched) = channel();
-            self.spawn(TokenVerifier::run(Arc::downgrade(tokens), hosts, Arc::clone(metrics), first));
-            // Ends with the first attempt. Until a key set is loaded, requests with tokens are answered with 503.
-            _ = fetched.recv_timeout(MAX_KEY_SET_DELAY);
+        let is_running = |tokens: &Arc<TokenVerifier>| before.tokens.iter().any(|old| Arc::ptr_eq(old, tokens));
+        let (first, fetched) = channel();
+        for tokens in verifiers.tokens.iter().filter(|tokens| tokens.path().is_none() && !is_running(tokens)) {
+            let run = TokenVerifier::run(Arc::downgrade(tokens), hosts.clone(), Arc::clone(metrics), first.clone());
+            self.spawn(run);
         }
+        drop(first);
+        // Ends after the first attempt of all, which drops the senders. Until a key set is loaded, requests with its tokens
+        // are answered with 503.
+        _ = fetched.recv_timeout(MAX_KEY_SET_DELAY);
     }
 
     /// Watches the rule file.

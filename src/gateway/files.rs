@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::credentials::{ApiKeys, KeyTable, TokenVerifier, Verifiers, key_file};
+use crate::credentials::{ApiKeys, KeyTable, TokenVerifier, UserTable, Users, Verifiers, key_file, user_file};
 use crate::transport::tls::{ServerCertificate, system_roots};
 use crate::upstream::tls::{TlsSetupError, check};
 use tidegate_config::{FileChecks, LoadedVerifier, UpstreamTlsFault, quote};
@@ -50,15 +50,27 @@ impl FileChecks for GatewayFiles {
         let keys = settings.keys.as_ref().map(|path| {
             let read = if reads_files { key_file::read(path) } else { Ok(KeyTable::default()) };
             let table = read.unwrap_or_else(|error| {
-                loaded.bad_keys = Some((message(path, &error.to_string()), error.help(path)));
+                loaded.bad_keys = Some((message(path, &error.to_string()), error.help(path, key_file::HELP)));
                 KeyTable::default()
             });
             Arc::new(ApiKeys::new(path.clone(), table))
         });
+        let users = settings.users.as_ref().map(|path| {
+            let read = if reads_files { user_file::read(path) } else { Ok(UserTable::default()) };
+            let table = read.unwrap_or_else(|error| {
+                loaded.bad_users = Some((message(path, &error.to_string()), error.help(path, user_file::HELP)));
+                UserTable::default()
+            });
+            Arc::new(Users::new(path.clone(), table))
+        });
         loaded.tiers = keys.as_ref().map(|keys| keys.tiers()).unwrap_or_default();
-        let tokens = settings.tokens.clone().map(|tokens| Arc::new(TokenVerifier::new(tokens)));
-        loaded.bad_key_set = tokens.as_ref().filter(|_| reads_files).and_then(|tokens| load_key_set(tokens).err());
-        loaded.verifier = Verifier::new(Verifiers { keys, tokens });
+        let tokens = settings.tokens.iter().cloned().map(|tokens| Arc::new(TokenVerifier::new(tokens)));
+        let tokens: Vec<_> = tokens.collect();
+        if reads_files {
+            let faults = tokens.iter().enumerate().filter_map(|(at, tokens)| Some((at, load_key_set(tokens).err()?)));
+            loaded.bad_key_sets = faults.collect();
+        }
+        loaded.verifier = Verifier::new(Verifiers { keys, tokens, users });
         Some(loaded)
     }
 

@@ -1,4 +1,4 @@
-//! Reloads the file of API keys and the key set of tokens when they change.
+//! Reloads the files of API keys, key sets and users when they change.
 
 use std::fmt::Display;
 use std::io::Read;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use blake3::{Hash, Hasher};
 
-use crate::credentials::{ApiKeys, TokenVerifier, Verifiers, key_file};
-use tidegate_metrics::{LoadOutcome, Metrics};
+use crate::credentials::{ApiKeys, TokenVerifier, Users, Verifiers, key_file, user_file};
+use tidegate_metrics::{Credential, LoadOutcome, Metrics};
 use tidegate_rules::settings::files::{open_regular, read_bounded};
 use tidegate_rules::watch::FileWatch;
 
@@ -16,7 +16,8 @@ use tidegate_rules::watch::FileWatch;
 #[derive(Debug)]
 pub(super) struct IdentityFiles {
     keys: Option<(Arc<ApiKeys>, WatchedFile)>,
-    tokens: Option<(Arc<TokenVerifier>, WatchedFile)>,
+    tokens: Vec<(Arc<TokenVerifier>, WatchedFile)>,
+    users: Option<(Arc<Users>, WatchedFile)>,
     metrics: Arc<Metrics>,
 }
 
@@ -36,34 +37,49 @@ impl IdentityFiles {
             let file = WatchedFile::new(keys.path(), keys.hash());
             (keys, file)
         });
-        let tokens = verifiers.tokens.clone().and_then(|tokens| {
+        let tokens = verifiers.tokens.iter().filter_map(|tokens| {
             let file = WatchedFile::new(tokens.path()?, tokens.hash());
-            Some((tokens, file))
+            Some((Arc::clone(tokens), file))
+        });
+        let tokens = tokens.collect();
+        let users = verifiers.users.clone().map(|users| {
+            let file = WatchedFile::new(users.path(), users.hash());
+            (users, file)
         });
         metrics.set_api_keys(keys.as_ref().map_or(0, |(keys, _)| keys.len()));
-        Self { keys, tokens, metrics }
+        Self { keys, tokens, users, metrics }
     }
 
     /// Polls the metadata, and loads changed files. Blocks while it reads them.
     pub(super) fn poll(&mut self) {
-        let Self { keys, tokens, metrics } = self;
+        let Self { keys, tokens, users, metrics } = self;
         if let Some((keys, file)) = keys {
             let loaded = file.poll(key_file::read_bytes, |bytes| {
                 if bytes.is_empty() {
-                    return Err(key_file::emptied());
+                    return Err(key_file::emptied("`{}` removes all keys"));
                 }
                 keys.replace(key_file::parse_bytes(bytes)?);
                 metrics.set_api_keys(keys.len());
                 Ok(keys.len())
             });
-            loaded.into_iter().for_each(|outcome| metrics.identities_loaded(false, outcome));
+            loaded.into_iter().for_each(|outcome| metrics.identities_loaded(Credential::Key, outcome));
         }
-        if let Some((tokens, file)) = tokens {
+        for (tokens, file) in tokens {
             let loaded = file.poll(
                 |path| read_bounded(path).map_err(|error| error.to_string()),
                 |bytes| tokens.replace_keys(bytes).map_err(|error| error.to_string()),
             );
-            loaded.into_iter().for_each(|outcome| metrics.identities_loaded(true, outcome));
+            loaded.into_iter().for_each(|outcome| metrics.identities_loaded(Credential::Token, outcome));
+        }
+        if let Some((users, file)) = users {
+            let loaded = file.poll(user_file::read_bytes, |bytes| {
+                if bytes.is_empty() {
+                    return Err(key_file::emptied("`#` removes all users"));
+                }
+                users.replace(user_file::parse(bytes)?);
+                Ok(users.len())
+            });
+            loaded.into_iter().for_each(|outcome| metrics.identities_loaded(Credential::User, outcome));
         }
     }
 }

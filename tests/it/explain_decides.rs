@@ -33,6 +33,12 @@ routes:
     limits:
       - {{ name: none, mode: OVERALL, rate: 9, interval: 1h, permits: {{ header: X-Cost, max: 9 }} }}
       - {{ name: own, mode: PER_CLIENT, client: 'header:X-Tenant', on_missing_client: ip, rate: 1000000, interval: 1s }}
+  - name: gold-key
+    match: {{ path: '/account/{{id}}', identity: {{ 'key:tier': gold }} }}
+    upstream: api
+    quota: /account-quota
+    require: {{ keys: {{ team: {{ not: b }} }} }}
+    limits: [{{ name: ip, mode: PER_CLIENT, client: ip, rate: 1000000, interval: 1s }}]
   - name: account
     match: {{ path: '/account/{{id}}', not: {{ methods: [DELETE] }} }}
     upstream: api
@@ -103,6 +109,8 @@ fn fields() -> impl Strategy<Value = Vec<(String, String)>> {
     let field = prop::sample::select(vec![
         ("X-Key", "k-one"),
         ("X-Key", "k-one"),
+        ("X-Key", "k-gold"),
+        ("X-Key", "k-other"),
         ("X-Key", "k-none"),
         ("X-Tier", "gold"),
         ("X-Tier", " gold\t"),
@@ -215,7 +223,11 @@ impl Sent {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explanation_and_gateway_give_the_same_answer() {
     let origin = Origin::with_response("HTTP/1.1 200 OK\r\nX-Origin: 1\r\nContent-Length: 0\r\n\r\n").await;
-    let keys = RuleFile::new("explain-decides-keys", "k-one: { id: one }\n");
+    let keys = "k-one: { id: one }
+k-gold: { id: two, tier: gold, attributes: { team: a } }
+k-other: { id: three, tier: gold, attributes: { team: b } }
+";
+    let keys = RuleFile::new("explain-decides-keys", keys);
     let gateway = TestGateway::start(&rules(&origin, &keys));
     let mut admin = Raw::connect(gateway.admin).await;
     let (mut runner, strategy) = (TestRunner::deterministic(), request());

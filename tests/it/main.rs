@@ -104,6 +104,7 @@ mod replay_recorded;
 mod request_id;
 mod resets;
 mod route_conditions;
+mod schedules;
 mod sentinel;
 mod shared_limits;
 mod slots;

@@ -20,7 +20,6 @@ use tidegate_rules::charge::Limiter;
 use tidegate_rules::limits::policy::Policy;
 use tidegate_rules::request::facts::grpc_timeout::{Received, has_grpc_timeout};
 use tidegate_rules::request::facts::{BadRequest, Facts, HostRequirement};
-use tidegate_rules::request::identity::{Identity, IdentityNeeds};
 use tidegate_rules::request::sanitize::{
     BadField, FieldFilter, FieldKind, FieldKinds, NextHop, RequestContext, Screened,
 };
@@ -43,6 +42,8 @@ pub struct RuleSet {
     pub recorded: Arc<Inputs>,
     /// Whether a route has a `timeout`, or an upstream a `total` timeout.
     has_total_timeouts: bool,
+    /// Whether a limit applies only at some times of the week.
+    pub reads_time: bool,
 }
 
 /// The data that the layer passes to the service below, in the extensions of an admitted request. It contains the
@@ -142,6 +143,7 @@ impl RuleSet {
         let field_filter = Arc::new(rules.field_filter());
         Self {
             recorded: Arc::new(Inputs::new(&rules, &|_| true)),
+            reads_time: rules.reads_time(),
             rules,
             verifier,
             field_filter,
@@ -224,14 +226,9 @@ impl RuleSet {
         routes.find(|(route, _)| *route.name == *name).map(|(route, compiled)| FoundRoute { route, compiled })
     }
 
-    /// Verifies the credentials of a request. `now` is in seconds since the Unix epoch.
-    pub fn identify(&self, needs: IdentityNeeds, facts: &Facts<'_>, now: u64) -> Identity {
-        self.verifier.identify(needs, &self.rules.credentials, facts, now)
-    }
-
-    /// See [`Verify::refresh_key_set`](tidegate_rules::rules::Verify::refresh_key_set).
-    pub async fn refresh_key_set(&self) {
-        self.verifier.refresh_key_set().await;
+    /// Returns the verifier of credentials.
+    pub fn verifier(&self) -> &Verifier {
+        &self.verifier
     }
 
     /// Returns the network to which a request's use of shared resources is attributed.

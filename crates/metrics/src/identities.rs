@@ -8,8 +8,8 @@ use super::Metrics;
 use super::catalog::{Catalog, Description, Label};
 use crate::instruments::family::Family;
 
-/// The kinds of credentials: tokens, then API keys.
-const KINDS: [&str; 2] = ["jwt", "keys"];
+/// The names of [`Credential`], in the order of its variants.
+const KINDS: [&str; 3] = ["jwt", "keys", "basic"];
 
 /// The result of credentials that are accepted.
 const VALID: &str = "valid";
@@ -25,6 +25,17 @@ pub(super) struct Identities {
     valid: [Counter; KINDS.len()],
     loads: Family<OutcomeLabels, Counter>,
     keys: Gauge,
+}
+
+/// A kind of credentials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Credential {
+    /// A token.
+    Token,
+    /// An API key.
+    Key,
+    /// A user with a password.
+    User,
 }
 
 /// The outcome of an attempt to load keys.
@@ -64,15 +75,15 @@ impl Identities {
             unit: "requests",
             meaning: "Requests on routes that read credentials, by the result of their verification: `valid`, \
                       `missing`, or the fault ([identities.md](identities.md))",
-            action: "`unavailable`: check `tidegate_identity_loads_total`; other faults in large numbers: a client \
-                     guesses, or its credentials were revoked",
+            action: "`unavailable`: check `tidegate_identity_loads_total`; `busy`: clients guess passwords; other faults in \
+                     large numbers: a client guesses, or its credentials were revoked",
         };
         catalog.add(self.requests.clone(), requests);
         let loads = Description {
             name: "identity_loads",
             labels: &[Label::Fixed("kind", &KINDS), Label::Fixed("outcome", &OUTCOMES)],
             unit: "attempts",
-            meaning: "Attempts to load the key set of tokens, or the changed file of API keys",
+            meaning: "Attempts to load a key set of tokens, or the changed file of API keys or users",
             action: "`failed`: check the URL or the file, the log has the error; the previous keys stay in use",
         };
         catalog.add(self.loads.clone(), loads);
@@ -89,20 +100,20 @@ impl Identities {
 
 #[doc(hidden)]
 impl Metrics {
-    /// Counts a request with an accepted token or API key.
-    pub fn identity_accepted(&self, is_token: bool) {
-        self.identities.valid[usize::from(!is_token)].inc();
+    /// Counts a request with accepted credentials.
+    pub fn identity_accepted(&self, credential: Credential) {
+        self.identities.valid[credential as usize].inc();
     }
 
-    /// Counts a request without an accepted token or API key. `fault` is a fixed word.
-    pub fn identity_rejected(&self, is_token: bool, fault: &'static str) {
-        let kind = KINDS[usize::from(!is_token)];
+    /// Counts a request without accepted credentials. `fault` is a fixed word.
+    pub fn identity_rejected(&self, credential: Credential, fault: &'static str) {
+        let kind = KINDS[credential as usize];
         self.identities.requests.get_or_create(&ResultLabels { kind, result: fault }).inc();
     }
 
-    /// Counts an attempt to load the key set of tokens, or API keys.
-    pub fn identities_loaded(&self, is_token: bool, outcome: LoadOutcome) {
-        let (kind, outcome) = (KINDS[usize::from(!is_token)], OUTCOMES[outcome as usize]);
+    /// Counts an attempt to load a key set of tokens, API keys or users.
+    pub fn identities_loaded(&self, credential: Credential, outcome: LoadOutcome) {
+        let (kind, outcome) = (KINDS[credential as usize], OUTCOMES[outcome as usize]);
         self.identities.loads.get_or_create(&OutcomeLabels { kind, outcome }).inc();
     }
 

@@ -27,7 +27,7 @@ use prometheus_client::registry::Registry;
 use self::catalog::Catalog;
 use self::connections::Connections;
 use self::identities::Identities;
-pub use self::identities::LoadOutcome;
+pub use self::identities::{Credential, LoadOutcome};
 pub use self::instruments::gauge::GaugeGuard;
 use self::instruments::histogram::Histogram;
 pub use self::instruments::sample::{ConnectionSample, Sample};

@@ -7,24 +7,23 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::credentials::Verifiers;
 use tidegate_config::{Config, Listen};
 use tidegate_limit::algorithm::gcra::warm_up::WarmUp;
+use tidegate_limit::calendar::schedule::Day;
 use tidegate_limit::{Algorithm, Mode};
 use tidegate_rules::charge::Limiter;
 use tidegate_rules::client::ClientSource;
 use tidegate_rules::limits::policy::{RateLimitFields, RateLimitHeaders};
 use tidegate_rules::limits::rates::Rates;
 use tidegate_rules::limits::rule::Limit;
-use tidegate_rules::request::identity::{IdentityKind, IdentityKinds};
 use tidegate_rules::route::upgrade::Upgrades;
 use tidegate_rules::route::{ClientNetworks, Cors, Matcher, Route};
 use tidegate_rules::rules::{FieldRules, Rules, When};
-use tidegate_rules::settings::identities::TokenSettings;
 use tidegate_rules::settings::store::{RedisTls, StoreSettings};
 use tidegate_store::Store;
 
 mod action;
+mod identities;
 
 /// Returns the whole configuration.
 pub(crate) fn show(config: &Config, store: &Store) -> Value {
@@ -42,7 +41,7 @@ pub(crate) fn show(config: &Config, store: &Store) -> Value {
         "store": show_store(&config.store, store),
         "clients": { "trusted_proxies": trusted, "ipv6_prefix": addresses.ipv6_prefix },
         "requests": show_requests(&config.rules),
-        "identities": show_identities(config),
+        "identities": identities::show(config),
         "dns": { "servers": config.dns_servers },
         "upstreams": config.upstreams.iter().map(|(name, upstream)| (name.to_string(), json!(upstream))).collect::<serde_json::Map<_, _>>(),
         "include": config.included,
@@ -59,18 +58,6 @@ fn show_requests(Rules { requests, fields: FieldRules { strip, underscores }, ..
         "strip": strip.patterns().collect::<Vec<_>>(),
         "keep": strip.kept().collect::<Vec<_>>(),
     })
-}
-
-fn show_identities(Config { identities, verifier, rules, .. }: &Config) -> Value {
-    let keys = Verifiers::of(verifier).keys.as_ref().map(|keys| {
-        json!({ "file": keys.path(), "from": rules.credentials.key.as_ref().map(show_client), "count": keys.len() })
-    });
-    let jwt = identities.tokens.as_ref().map(|tokens| {
-        let TokenSettings { jwks, ca, issuer, audiences, max_token } = tokens;
-        let from = rules.credentials.token.as_ref().map(show_client);
-        json!({ "jwks": jwks.to_string(), "ca": ca, "issuer": issuer, "audience": audiences, "from": from, "max_token": max_token })
-    });
-    json!({ "keys": keys, "jwt": jwt })
 }
 
 fn show_listen(listen: &Listen) -> Value {
@@ -116,7 +103,7 @@ fn show_route(route: &Route, rules: &Rules) -> Value {
     let keys = json!({
         "name": **name,
         "match": show_match(matcher),
-        "require": show_required(*require),
+        "require": identities::show_required(require),
         "max_body_bytes": max_body,
         "upgrades": show_upgrades(upgrades),
         "quota": quota.as_ref().map(ToString::to_string),
@@ -127,11 +114,6 @@ fn show_route(route: &Route, rules: &Rules) -> Value {
         "limits": limits.iter().map(|limit| show_limit(limit, rules)).collect::<Vec<_>>(),
     });
     extend(keys, action::show(route))
-}
-
-fn show_required(IdentityKinds { token, key }: IdentityKinds) -> Vec<&'static str> {
-    let kinds = [(token, IdentityKind::Token), (key, IdentityKind::Key)];
-    kinds.into_iter().filter_map(|(is_required, kind)| is_required.then_some(kind.name())).collect()
 }
 
 fn show_upgrades(Upgrades { protocols, limits }: &Upgrades) -> Value {
@@ -174,6 +156,7 @@ fn show_match(matcher: &Matcher) -> Value {
         "query": values("query "),
         "cookies": values("cookie "),
         "clients": networks.map(ToString::to_string).collect::<Vec<_>>(),
+        "identity": matcher.identity.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "not": matcher.not.iter().map(show_match).collect::<Vec<_>>(),
     })
 }
@@ -188,8 +171,11 @@ fn show_rates(rates: &Rates) -> Value {
     json!({ "by": rates.by.to_string(), "max": rates.max(), "tiers": tiers })
 }
 
-fn show_when(When { matcher, tiers }: &When) -> Value {
-    extend(show_match(matcher), json!({ "tier": tiers }))
+fn show_when(When { matcher, tiers, schedule }: &When) -> Value {
+    let schedule = schedule.as_ref();
+    let days = schedule.map(|schedule| schedule.days().map(Day::name).collect::<Vec<_>>());
+    let (time, zone) = (schedule.map(|schedule| schedule.time()), schedule.map(|schedule| schedule.zone()));
+    extend(show_match(matcher), json!({ "tier": tiers, "time": time, "days": days, "timezone": zone }))
 }
 
 /// Returns a list of several items, or a single item.

@@ -31,6 +31,9 @@ const MAX_TEXT: usize = 1024;
 /// The highest number of attributes of a key.
 const MAX_ATTRIBUTES: usize = 32;
 
+/// The help for a file with errors.
+pub(crate) const HELP: &str = "write `KEY: { id: NAME, tier: NAME, attributes: { NAME: VALUE } }`";
+
 /// The message for an unknown name that may be a key.
 const UNKNOWN_NAME: &str = "unknown name: an entry has `id`, `tier` and `attributes`";
 
@@ -46,7 +49,7 @@ const MAX_UNKNOWN: usize = 20;
 /// A fault, with its line.
 type Fault = (usize, Cow<'static, str>);
 
-/// Why a file of keys cannot be used.
+/// Why a file of keys or users cannot be used.
 #[derive(Debug)]
 pub(crate) enum KeyFileError {
     File(FileReadError),
@@ -102,10 +105,10 @@ pub(crate) fn parse_bytes(bytes: &[u8]) -> Result<KeyTable, KeyFileError> {
     Ok(table)
 }
 
-/// Returns the error of a file that had keys before and has no bytes now: probably its writer failed. `{}` removes all
-/// keys.
-pub(crate) fn emptied() -> KeyFileError {
-    KeyFileError::Faults(vec![(1, "the file is empty; `{}` removes all keys".into())])
+/// Returns the error of a file that had entries before and has no bytes now: probably its writer failed. `help` says how
+/// to remove all entries.
+pub(crate) fn emptied(help: &str) -> KeyFileError {
+    KeyFileError::Faults(vec![(1, format!("the file is empty; {help}").into())])
 }
 
 fn parse(text: &str) -> Result<KeyTable, KeyFileError> {
@@ -326,13 +329,13 @@ fn digest_of(text: &str) -> Option<[u8; 32]> {
 // === impl KeyFileError ===
 
 impl KeyFileError {
-    /// Returns the `help:` text of the error.
-    pub(crate) fn help(&self, path: &Path) -> String {
+    /// Returns the `help:` text of the error. `form` describes a file without errors.
+    pub(crate) fn help(&self, path: &Path, form: &str) -> String {
         let of_file = match self {
             Self::File(error) => error.help(path),
             Self::Faults(_) => None,
         };
-        of_file.unwrap_or_else(|| "write `KEY: { id: NAME, tier: NAME, attributes: { NAME: VALUE } }`".to_owned())
+        of_file.unwrap_or_else(|| form.to_owned())
     }
 }
 

@@ -1,9 +1,12 @@
 //! API keys and tokens: which requests pass, which limits count a request, and how keys are replaced.
 
+mod authorization;
+mod issuers;
 mod key_sets;
 mod keys;
 mod layers;
 mod load;
+mod passwords;
 mod reloads;
 mod tokens;
 mod under_load;

@@ -10,6 +10,8 @@ use tidegate_limit::text::words::Word;
 pub(crate) enum Kind {
     /// Text. Its content is checked later.
     Text,
+    /// Text, a whole number or a boolean, as claims of tokens are.
+    Scalar,
     /// Text or a number. A port without a host is a number, and the error should not be about quotes.
     Address,
     /// A status code, or a range of them such as `200-399`. A single code is a number.

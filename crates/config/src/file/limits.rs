@@ -4,6 +4,7 @@ use super::actions::{
     FIELD_CHANGES, FieldChanges, REDIRECT, REJECT, RESPOND, REWRITE, Redirect, Reject, Respond, Rewrite,
 };
 use super::concurrency::{CONCURRENCY, Concurrency};
+use super::identities::{IDENTITY_CONDITIONS, IdentityConditions, REQUIRE, Require};
 use super::keys::Kind::{
     self, Duration, Flag, Integer, Interval as IntervalKind, List, Many, Map, Name, OneOrMany, OrMap, Size, Statuses,
     Text, Word,
@@ -69,8 +70,11 @@ shape! {
         name: String = Name, Required("name: all");
         /// The requests that the route applies to.
         r#match: Match = Map(&MATCH), Required("match: { path: /** }");
-        /// The credentials of which a request must have at least one. Others are rejected with 401.
-        require: Vec<Located<IdentityKind>> = OneOrMany(&Word(IdentityKind::WORDS)), Optional;
+        /// The credentials that a request must have: a kind, or a map of conditions; a list contains alternatives. Requests with
+        /// missing or invalid credentials get 401, and requests with valid credentials that do not suffice 403
+        /// ([identities.md](identities.md)).
+        require: Vec<Located<ValueOrMap<IdentityKind, Require>>> =
+            OneOrMany(&OrMap(&Word(IdentityKind::WORDS), &REQUIRE)), Optional;
         /// The name of the upstream to forward to. A route of the gateway has exactly one of `upstream`, `redirect`, `respond` and `authorize`;
         /// without them, a layer calls its inner service.
         upstream: String = Text, Optional;
@@ -157,6 +161,9 @@ shape! {
         cookies: Values = CONDITIONS, Optional;
         /// Networks or addresses. One of them includes the client's address, which can come from a trusted proxy.
         clients: Vec<Located<String>> = OneOrMany(&Text), Optional;
+        /// Values of verified credentials: `jwt:CLAIM`, `key:NAME` or `basic:user`. A request with missing or invalid
+        /// credentials does not match, and the next routes are tried. Not in `not` and `when`.
+        identity: IdentityConditions = IDENTITY_CONDITIONS, Optional;
         /// Excludes requests that meet all these conditions. A list excludes requests that match any of its items.
         not: Vec<Located<Match>> = OneOrMany(&Map(&NOT)), Optional;
     }
@@ -196,7 +203,7 @@ shape! {
         /// Whether all clients share one bucket. Required unless `adopt` is set.
         mode: Mode = Word(Mode::WORDS), Optional;
         /// The parts of a request that identify its client: `ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `host`,
-        /// `path`, `tls:subject`, `tls:san`, `jwt:CLAIM`, `key:id`, `key:ATTRIBUTE`, in a layer `extension` (the `ClientKey`
+        /// `path`, `tls:subject`, `tls:san`, `jwt:CLAIM`, `key:id`, `key:ATTRIBUTE`, `basic:user`, in a layer `extension` (the `ClientKey`
         /// in the request's extensions) and `extension:NAME` (of its `ClientKeys`), or a list of these. Required for `PER_CLIENT`.
         client: Vec<Located<String>> = OneOrMany(&Text), Optional;
         /// The requests that the limit counts; by default all requests of its routes.
@@ -275,7 +282,7 @@ shape! {
     /// The tier of a request.
     TIER_SOURCE: TierSource = "`tier` of a limit" {
         /// The value that names the tier: `jwt:CLAIM`, `key:tier`, `key:ATTRIBUTE`, `header:NAME` of a trusted proxy, or in a
-        /// layer `extension:NAME` of its `ClientKeys`.
+        /// layer `extension:NAME` of its `ClientKeys`. Of an array in a token, the first item that is a tier counts.
         by: String = Text, Required("by: key:tier");
         /// The tier of requests without a value, or with an unknown tier.
         default: String = Text, Required("default: free");
@@ -298,12 +305,21 @@ shape! {
 /// The conditions of a limit: the conditions of a `match`, and the tier.
 pub(crate) struct When {
     pub tier: Located<Vec<Located<String>>>,
+    pub time: Located<String>,
+    pub days: Located<Vec<Located<String>>>,
+    pub timezone: Located<String>,
     pub matcher: Match,
 }
 
 impl FromMap for When {
     fn from_map(map: &MapReader<'_>, problems: &mut Problems) -> Self {
-        Self { tier: map.read("tier", problems), matcher: Match::from_map(map, problems) }
+        Self {
+            tier: map.read("tier", problems),
+            time: map.read("time", problems),
+            days: map.read("days", problems),
+            timezone: map.read("timezone", problems),
+            matcher: Match::from_map(map, problems),
+        }
     }
 }
 
@@ -311,12 +327,33 @@ impl FromMap for When {
 pub(crate) static WHEN: Shape = Shape {
     title: "`when`",
     description: "A limit counts only requests that meet all conditions.",
-    keys: &[Key {
-        name: "tier",
-        kind: OneOrMany(&Text),
-        presence: Presence::Optional,
-        description: "The tiers that match: the tier of the limit's `tier`, or otherwise `key:tier`.",
-    }],
+    keys: &[
+        Key {
+            name: "tier",
+            kind: OneOrMany(&Text),
+            presence: Presence::Optional,
+            description: "The tiers that match: the tier of the limit's `tier`, or otherwise `key:tier`.",
+        },
+        Key {
+            name: "time",
+            kind: Text,
+            presence: Presence::Optional,
+            description: "A span of each day by the store's clock, such as `\"08:00-20:00\"`. A span that ends before it \
+                      starts, such as `\"22:00-06:00\"`, continues on the next day and belongs to the day of its start.",
+        },
+        Key {
+            name: "days",
+            kind: OneOrMany(&Text),
+            presence: Presence::Optional,
+            description: "The days of the week: `mon`, `tue`, `wed`, `thu`, `fri`, `sat`, `sun`, or a range such as `mon-fri`.",
+        },
+        Key {
+            name: "timezone",
+            kind: Text,
+            presence: Presence::Optional,
+            description: "The time zone of `time` and `days`, such as `Europe/Rome`. By default, UTC.",
+        },
+    ],
     shared_keys: Some((&MATCH, &["host", "path", "case", "methods", "headers", "query", "cookies", "clients", "not"])),
 };
 

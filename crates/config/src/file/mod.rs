@@ -26,11 +26,13 @@ pub(crate) use self::gateway::{
     HashBalance, Health, LISTEN, LISTEN_TLS, Listen, ListenTls, METRICS, PROXY_PROTOCOL, RETRY, Retry, SENTINEL, STORE,
     Store, TARGET, TIMEOUTS, TLS, TOKENS, Target, Timeouts, Tls, UPSTREAM, UPSTREAM_TLS, Upstream, UpstreamTls,
 };
-pub(crate) use self::identities::{IDENTITIES, IDENTITY_KEYS, Identities, JWT, Jwt};
+pub(crate) use self::identities::{
+    BASIC, EXCLUSION, Exclusion, IDENTITIES, IDENTITY_KEYS, Identities, IdentityConditions, JWT, Jwt, REQUIRE, Require,
+};
 use self::keys::{Kind, Shape};
 pub(crate) use self::limits::{
     CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, NOT, PATTERN, PERMITS, Pattern, RATE_SOURCE,
-    REQUESTS, ROUTE, RateSource, Requests, Route, TIER, TIER_SOURCE, TextOrPattern, Tier, UPGRADES, Values, WHEN,
+    REQUESTS, ROUTE, RateSource, Requests, Route, TIER, TIER_SOURCE, TextOrPattern, Tier, UPGRADES, Values, WHEN, When,
 };
 use self::read::FromYaml;
 use crate::problem::{Checked, Problems};
@@ -52,10 +54,10 @@ impl File {
 
 /// The shapes (the keys) of all maps, in the order of `docs/rules.md`. The check of a misplaced key finds its map here.
 #[rustfmt::skip]
-pub(crate) static SHAPES: [&Shape; 47] = [
+pub(crate) static SHAPES: [&Shape; 50] = [
     &FILE, &ADMIN, &TOKENS, &ACCESS_LOG, &LISTEN, &PROXY_PROTOCOL, &LISTEN_TLS, &CERTIFICATE, &CLIENT_AUTH, &STORE,
-    &SENTINEL, &METRICS, &CLIENTS, &REQUESTS, &IDENTITIES, &IDENTITY_KEYS, &JWT, &DNS, &UPSTREAM, &HASH_BALANCE,
-    &EJECT, &TIMEOUTS, &RETRY, &UPSTREAM_TLS, &HEALTH, &TARGET, &ROUTE, &REDIRECT, &RESPOND, &REWRITE, &FIELD_CHANGES,
+    &SENTINEL, &METRICS, &CLIENTS, &REQUESTS, &IDENTITIES, &IDENTITY_KEYS, &JWT, &BASIC, &DNS, &UPSTREAM, &HASH_BALANCE,
+    &EJECT, &TIMEOUTS, &RETRY, &UPSTREAM_TLS, &HEALTH, &TARGET, &ROUTE, &REQUIRE, &EXCLUSION, &REDIRECT, &RESPOND, &REWRITE, &FIELD_CHANGES,
     &REJECT, &UPGRADES, &CORS, &AUTHORIZE, &MATCH, &PATTERN, &NOT, &CONCURRENCY, &LIMIT, &WHEN, &TIER, &TIER_SOURCE,
     &RATE_SOURCE, &PERMITS, &CANDIDATE, &TLS,
 ];

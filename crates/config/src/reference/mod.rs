@@ -87,6 +87,7 @@ fn clause(sentence: &str) -> String {
 fn value(kind: &Kind) -> String {
     match kind {
         Kind::Text | Kind::Address | Kind::Secret => "text".to_owned(),
+        Kind::Scalar => "text, a number or a boolean".to_owned(),
         Kind::Statuses => "a status code, or a range such as `200-399`".to_owned(),
         Kind::Name => "a name".to_owned(),
         Kind::Prefix => "a name, which may have `:`".to_owned(),

@@ -91,6 +91,7 @@ fn value(kind: &Kind) -> Value {
     match kind {
         Kind::Text | Kind::Secret => json!({ "type": "string", "pattern": "\\S" }),
         Kind::Address => json!({ "type": ["string", "number"] }),
+        Kind::Scalar => json!({ "type": ["string", "integer", "boolean"] }),
         Kind::Statuses => json!({ "type": ["string", "number"] }),
         Kind::Name => or_placeholder(&json!({ "type": "string", "pattern": NAME })),
         Kind::Prefix => or_placeholder(&json!({ "type": "string", "pattern": PREFIX })),

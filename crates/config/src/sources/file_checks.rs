@@ -89,8 +89,10 @@ pub struct LoadedVerifier {
     pub tiers: Vec<(usize, Arc<str>)>,
     /// The message and the help for an unusable file of API keys.
     pub bad_keys: Option<(String, String)>,
-    /// The message and the help for an unusable key set.
-    pub bad_key_set: Option<(String, String)>,
+    /// The message and the help for an unusable file of users.
+    pub bad_users: Option<(String, String)>,
+    /// The position of each issuer whose key set is unusable, with the message and the help.
+    pub bad_key_sets: Vec<(usize, (String, String))>,
 }
 
 impl FileChecks for LibraryFiles {}

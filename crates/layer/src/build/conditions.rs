@@ -1,6 +1,6 @@
 //! The conditions of routes and limits on requests.
 
-use super::{Case, setters};
+use super::{Case, IdentityCondition, setters};
 use tidegate_config::built::{Item, Map};
 
 /// Conditions on a request, which must meet all of them. Without conditions, every request matches.
@@ -62,6 +62,13 @@ impl Match {
     /// Adds a condition on a cookie.
     pub fn cookie(mut self, name: &str, condition: impl Into<Condition>) -> Self {
         self.keys.change("cookies", |cookies| cookies.add(name, condition.into().0));
+        self
+    }
+
+    /// Adds a condition on a value of verified credentials: `jwt:CLAIM`, `key:NAME` or `basic:user`. A request with missing
+    /// or invalid credentials does not match. Not for [`except`](Self::except) and limits.
+    pub fn identity(mut self, name: &str, condition: impl Into<IdentityCondition>) -> Self {
+        self.keys.change("identity", |identity| identity.add(name, condition.into().0));
         self
     }
 

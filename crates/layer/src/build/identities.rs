@@ -1,7 +1,7 @@
-//! API keys and tokens that identify clients.
+//! API keys, tokens and passwords that identify clients.
 
-use super::setters;
-use tidegate_config::built::{Item, Map};
+use super::{IdentityCondition, setters};
+use tidegate_config::built::Map;
 
 /// API keys in a file (`docs/identities.md`).
 #[derive(Clone, Debug)]
@@ -15,6 +15,27 @@ pub struct ApiKeys {
 #[must_use = "these settings do nothing until rules have them"]
 pub struct Tokens {
     pub(super) keys: Map,
+}
+
+/// Users with passwords in a file (`docs/identities.md`).
+#[derive(Clone, Debug)]
+#[must_use = "these settings do nothing until rules have them"]
+pub struct Passwords {
+    pub(super) keys: Map,
+}
+
+impl Passwords {
+    /// Reads users and the hashes of their passwords from a file: `USER:HASH` in each line.
+    pub fn in_file(file: &str) -> Self {
+        let mut keys = Map::default();
+        keys.set("file", file);
+        Self { keys }
+    }
+
+    setters! {
+        /// Sets the name that browsers show when they ask for a password. By default `internal`.
+        realm(realm: &str) = "realm", realm;
+    }
 }
 
 impl ApiKeys {
@@ -42,13 +63,22 @@ impl ApiKeys {
 }
 
 impl Tokens {
-    /// Accepts tokens of this issuer for one of these audiences. `jwks` is the path of the issuer's key set.
+    /// Accepts tokens of this issuer for one of these audiences. `jwks` is the path of the issuer's key set. Without an
+    /// audience, a [`claim`](Self::claim) is required.
     pub fn new<'n>(jwks: &str, issuer: &str, audience: impl IntoIterator<Item = &'n str>) -> Self {
         let mut keys = Map::default();
         keys.set("jwks", jwks);
         keys.set("issuer", issuer);
-        keys.set("audience", Item::from_iter(audience));
+        for audience in audience {
+            keys.push("audience", audience);
+        }
         Self { keys }
+    }
+
+    /// Adds a condition on a claim of each token, for example on `client_id`. Other tokens are not valid.
+    pub fn claim(mut self, name: &str, condition: impl Into<IdentityCondition>) -> Self {
+        self.keys.change("claims", |claims| claims.add(name, condition.into().0));
+        self
     }
 
     setters! {

@@ -111,6 +111,24 @@ impl Limit {
         self
     }
 
+    /// Counts only requests within this span of each day, such as `08:00-20:00`, by the store's clock.
+    pub fn when_time(mut self, span: &str) -> Self {
+        self.keys.change("when", |when| when.set("time", span));
+        self
+    }
+
+    /// Counts only requests on these days of the week: `mon`, or a range such as `mon-fri`.
+    pub fn when_days<'n>(mut self, days: impl IntoIterator<Item = &'n str>) -> Self {
+        self.keys.change("when", |when| when.set("days", Item::from_iter(days)));
+        self
+    }
+
+    /// Sets the time zone of [`when_time`](Self::when_time) and [`when_days`](Self::when_days). By default UTC.
+    pub fn when_timezone(mut self, zone: &str) -> Self {
+        self.keys.change("when", |when| when.set("timezone", zone));
+        self
+    }
+
     /// Charges a request only if its response has one of these statuses. Other requests only have to find enough permits.
     pub fn charge_on<S: Into<Statuses>>(mut self, statuses: impl IntoIterator<Item = S>) -> Self {
         self.keys.set("charge_on", statuses.into_iter().map(|statuses| statuses.into().0).collect::<Item>());

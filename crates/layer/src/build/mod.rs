@@ -33,6 +33,7 @@ mod conditions;
 mod identities;
 mod limit;
 mod quota;
+mod required;
 mod route;
 #[cfg(test)]
 mod tests;
@@ -42,9 +43,10 @@ use std::time::Duration;
 pub use self::actions::{Concurrency, Cors, FieldChanges, Redirect, Reject, Respond};
 pub use self::client::Client;
 pub use self::conditions::{Condition, Match};
-pub use self::identities::{ApiKeys, Tokens};
+pub use self::identities::{ApiKeys, Passwords, Tokens};
 pub use self::limit::{By, Limit, Statuses, Tier};
 pub use self::quota::{Interval, Quota};
+pub use self::required::{IdentityCondition, Required};
 pub use self::route::Route;
 use tidegate_config::built::{self, Item, Map, Part};
 use tidegate_config::{Config, FileChecks, LibraryFiles, Problems};
@@ -169,7 +171,21 @@ impl Rules {
     /// Sets the signed tokens that identify clients. Only a layer of
     /// `tidegate::Gateway::layer_builder` verifies them.
     pub fn tokens(mut self, tokens: Tokens) -> Self {
-        self.keys.change("identities", |identities| identities.set("jwt", tokens.keys));
+        self.keys.change("identities", |identities| identities.set("jwt", Item::from_iter([tokens.keys])));
+        self
+    }
+
+    /// Adds the tokens of an issuer with this name, if there are several issuers. See [`tokens`](Self::tokens).
+    pub fn issuer(mut self, name: &str, mut tokens: Tokens) -> Self {
+        tokens.keys.set("name", name);
+        self.keys.change("identities", |identities| identities.push("jwt", tokens.keys));
+        self
+    }
+
+    /// Sets the users with passwords that identify clients. Only a layer of
+    /// `tidegate::Gateway::layer_builder` verifies them.
+    pub fn passwords(mut self, passwords: Passwords) -> Self {
+        self.keys.change("identities", |identities| identities.set("basic", passwords.keys));
         self
     }
 

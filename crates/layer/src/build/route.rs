@@ -1,8 +1,8 @@
 //! A route: the requests that it applies to, and their limits.
 
 use super::{
-    Case, Concurrency, Condition, Cors, FieldChanges, IdentityKind, Limit, Match, RateLimitFields, Redirect, Reject,
-    Respond, setters,
+    Case, Concurrency, Condition, Cors, FieldChanges, IdentityCondition, IdentityKind, Limit, Match, RateLimitFields,
+    Redirect, Reject, Required, Respond, setters,
 };
 use tidegate_config::built::{Item, Map, Part};
 
@@ -52,6 +52,8 @@ impl Route {
         query(name: &str, condition: impl Into<Condition>);
         /// See [`Match::cookie`].
         cookie(name: &str, condition: impl Into<Condition>);
+        /// See [`Match::identity`].
+        identity(name: &str, condition: impl Into<IdentityCondition>);
         /// See [`Match::except`].
         except(conditions: Match);
         /// See [`Match::case`].
@@ -73,6 +75,13 @@ impl Route {
     /// Adds a kind of credentials. A request needs at least one of the added kinds; others are rejected with 401.
     pub fn require(mut self, kind: IdentityKind) -> Self {
         self.keys.push("require", kind.name());
+        self
+    }
+
+    /// Adds credentials that suffice, as an alternative to others that were added. Requests whose valid credentials do not
+    /// suffice are rejected with 403.
+    pub fn require_credentials(mut self, required: Required) -> Self {
+        self.keys.push("require", required.keys);
         self
     }
 

@@ -9,6 +9,7 @@ use crate::admission::{Admitted, Denial, RouteWaits, admit, store_failure};
 use crate::local_response::LocalResponse;
 use crate::ruleset::FoundRoute;
 use tidegate_limit::Wait;
+use tidegate_limit::calendar::schedule::Minute;
 use tidegate_rules::request::facts::HostRequirement;
 use tidegate_rules::request::identity::ClientKey;
 use tidegate_rules::rules::{Charges, LimitCharge};
@@ -107,6 +108,7 @@ impl RateLimitLayer {
             rules.rules.read(&Method::GET, &uri, HostRequirement::Optional, &headers, super::peer::address(extensions));
         let mut facts = facts.map_err(|bad| CheckError::NoClient(bad.to_string()))?;
         facts.extensions = Some(extensions);
+        facts.time = Minute::of(store.now()).filter(|_| rules.reads_time);
         facts.tls = super::peer::tls(extensions);
         let mut charges = active.charges(store, route, &facts).map_err(|rejection| rejected(&rejection))?;
         charges.set_permits(permits);

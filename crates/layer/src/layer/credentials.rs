@@ -1,5 +1,5 @@
 //! Verifies the credentials of a request. Before, a request over a limit that does not depend on its credentials is
-//! rejected, since a signature costs more than a decision.
+//! rejected, since a signature or the hash of a password costs more than a decision.
 
 use super::LayerState;
 use super::active::Snapshot;
@@ -10,8 +10,8 @@ use crate::local_response::LocalResponse;
 use crate::ruleset::RuleSet;
 use tidegate_limit::clock::unix_seconds;
 use tidegate_rules::evaluation::Evaluation;
-use tidegate_rules::request::facts::Facts;
-use tidegate_rules::request::identity::{IdentityFault, IdentityNeeds};
+use tidegate_rules::request::identity::IdentityKinds;
+use tidegate_rules::rules::{Identified, is_incomplete};
 
 impl LayerState {
     /// Rejects a request whose address is banned, or that a limit which does not depend on its credentials is known to
@@ -42,26 +42,21 @@ impl LayerState {
         Err(self.respond(&snapshot.active.rules, evaluation.refused(), evaluation, Some(decided), record))
     }
 
-    /// Verifies the credentials of a request.
-    pub(super) async fn verify(
-        &self,
-        rules: &RuleSet,
-        needs: IdentityNeeds,
-        facts: &mut Facts<'_>,
-        record: &mut RequestRecord<'_>,
-    ) {
-        identify(rules, needs, facts);
-        if facts.identity_fault() == Some(IdentityFault::UnknownKey) {
-            // Boxed, so that other requests do not pay for its memory. Identified again also without a fetch: the fetch of
-            // another request may have ended in the meantime.
-            Box::pin(rules.refresh_key_set()).await;
-            identify(rules, needs, facts);
-        }
-        record.record_identity(needs, facts.identity.as_deref(), &self.metrics);
+    /// Verifies the credentials of these kinds.
+    pub(super) async fn verify(&self, rules: &RuleSet, kinds: IdentityKinds, evaluation: &mut Evaluation<'_, '_>) {
+        let facts = &evaluation.facts;
+        let request = Identified {
+            sources: &rules.rules.credentials,
+            facts,
+            client: rules.client_network(facts).filter(|_| kinds.user),
+            now: if kinds.token { unix_seconds() } else { 0 }, // only tokens have times
+        };
+        let identity = rules.verifier().identify(kinds, request);
+        // Boxed, so that requests that do not wait for a key set or a password do not pay for its memory.
+        let identity = match is_incomplete(&identity) {
+            true => Box::pin(rules.verifier().complete(identity, request)).await,
+            false => identity,
+        };
+        evaluation.add_identity(identity);
     }
-}
-
-fn identify(rules: &RuleSet, needs: IdentityNeeds, facts: &mut Facts<'_>) {
-    let now = if needs.reads.token { unix_seconds() } else { 0 }; // only tokens have times
-    facts.identity = Some(Box::new(rules.identify(needs, facts, now)));
 }

@@ -13,6 +13,7 @@ use super::request_id::X_REQUEST_ID;
 use super::{LayerState, peer, request_id, respond};
 use crate::local_response::LocalResponse;
 use crate::ruleset::{ForwardContext, RequestOrigin, RuleSet};
+use tidegate_limit::calendar::schedule::Minute;
 use tidegate_rules::evaluation::{Evaluation, Subject};
 use tidegate_rules::request::facts::{BadRequest, Facts};
 use tidegate_rules::request::sanitize::{FieldKinds, NextHop, RequestContext};
@@ -51,6 +52,9 @@ impl LayerState {
                 }
             };
             let mut evaluation = peer.evaluation(rules, request, facts, subject);
+            if rules.reads_time {
+                evaluation.facts.time = Minute::of(self.store(active).now());
+            }
             let snapshot = Snapshot { active, store: self.store(active) };
             let Passed { permit, charges } = self.evaluate(snapshot, &mut evaluation, record).await?; // all other statuses
             let (facts, upgrade) = (&evaluation.facts, evaluation.upgrade.take());

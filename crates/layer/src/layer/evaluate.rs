@@ -92,12 +92,13 @@ impl LayerState {
                     Step::Unmatched => return self.pass_unmatched(rules, evaluation, record), // 404
                     Step::Check(needs) => {
                         self.record_limits(rules, &evaluation.facts, record);
-                        if needs.is_some_and(|needs| needs.reads.token) {
+                        if needs.is_some_and(|needs| needs.token || needs.user) {
                             Box::pin(self.reject_before_verification(snapshot, evaluation, record)).await?; // 403, 429
                         }
                     }
-                    Step::Verify(needs) => {
-                        Box::pin(self.verify(rules, needs, &mut evaluation.facts, record)).await;
+                    Step::Verify(kinds) => Box::pin(self.verify(rules, kinds, evaluation)).await,
+                    Step::Identified(reads) => {
+                        record.record_identity(reads, evaluation.facts.identity.as_deref(), &self.metrics);
                     }
                     Step::Decide(takes_slot) => return Ok(Some(takes_slot)),
                     Step::Respond(answer) => return Err(self.respond(rules, answer, evaluation, None, record)),

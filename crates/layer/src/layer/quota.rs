@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::LayerState;
 use super::active::Snapshot;
 use super::record::RequestRecord;
+use super::respond::not_identified;
 use crate::headers::retry_after;
 use crate::local_response::{LocalResponse, ViolatedLimits};
 use tidegate_limit::{Algorithm, Mode, Quota, Wait};
@@ -64,7 +65,7 @@ impl LayerState {
         let response = QuotaEndpoint::respond(snapshot, route, facts).await;
         let depends_on_identity = matches!(response, LocalResponse::Quota(_) | LocalResponse::NoClient { .. });
         if let Some(fault) = facts.identity_fault().filter(|_| depends_on_identity) {
-            return LocalResponse::NotIdentified { fault, accepted: route.identity_kinds() };
+            return not_identified(&snapshot.active.rules, fault, (route, facts));
         }
         record.record_ban(&response, &self.metrics);
         response

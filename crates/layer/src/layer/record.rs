@@ -17,12 +17,12 @@ use crate::local_response::LocalResponse;
 use crate::recording::PendingLine;
 use crate::ruleset::{FoundRoute, RuleSet};
 use tidegate_limit::clock::{Stopwatch, Timestamp};
-use tidegate_metrics::Metrics;
+use tidegate_metrics::{Credential, Metrics};
 use tidegate_rules::evaluation::Evaluation;
 use tidegate_rules::limits::concurrency::Concurrency;
 use tidegate_rules::limits::policy::Policy;
 use tidegate_rules::request::facts::Facts;
-use tidegate_rules::request::identity::{Identity, IdentityFault, IdentityNeeds};
+use tidegate_rules::request::identity::{Identity, IdentityFault, IdentityKind, IdentityKinds};
 use tidegate_rules::route::{Authorize, CorsRequest, Route};
 use tidegate_rules::rules::Charges;
 use tidegate_rules::template::Values;
@@ -356,17 +356,20 @@ impl<'r> RequestRecord<'r> {
     }
 
     /// Counts the result for each kind of credentials, and records why the request is rejected.
-    pub(super) fn record_identity(&mut self, needs: IdentityNeeds, identity: Option<&Identity>, metrics: &Metrics) {
-        let Some(Identity { key, token, fault }) = identity else { return };
+    pub(super) fn record_identity(&mut self, reads: IdentityKinds, identity: Option<&Identity>, metrics: &Metrics) {
+        let Some(Identity { key, token, user, fault, .. }) = identity else { return };
         self.reason = fault.map(IdentityFault::as_str);
-        for (is_token, is_read, is_accepted) in
-            [(true, needs.reads.token, token.is_some()), (false, needs.reads.key, key.is_some())]
-        {
-            let of_kind = fault.filter(|fault| fault.is_of_token() == is_token).unwrap_or(IdentityFault::Missing);
-            match (is_read, is_accepted) {
-                (false, _) => {}
-                (true, true) => metrics.identity_accepted(is_token),
-                (true, false) => metrics.identity_rejected(is_token, of_kind.as_str()),
+        for (kind, credential, is_read, is_accepted) in [
+            (IdentityKind::Token, Credential::Token, reads.token, token.is_some()),
+            (IdentityKind::Key, Credential::Key, reads.key, key.is_some()),
+            (IdentityKind::User, Credential::User, reads.user, user.is_some()),
+        ] {
+            let of_kind = fault.filter(|fault| fault.kind() == Some(kind)).unwrap_or(IdentityFault::Missing);
+            match (is_read, is_accepted, fault) {
+                (false, ..) => {}
+                (true, true, Some(fault)) => metrics.identity_rejected(credential, fault.as_str()),
+                (true, true, None) => metrics.identity_accepted(credential),
+                (true, false, _) => metrics.identity_rejected(credential, of_kind.as_str()),
             }
         }
     }

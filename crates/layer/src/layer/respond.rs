@@ -7,6 +7,7 @@ use crate::local_response::{ConfiguredResponse, GrpcCall, LocalResponse};
 use crate::ruleset::RuleSet;
 use tidegate_rules::evaluation::{Answer, Evaluation};
 use tidegate_rules::request::facts::{BadRequest, Facts};
+use tidegate_rules::request::identity::IdentityFault;
 use tidegate_rules::route::{Action, Rejection, Route};
 use tidegate_rules::template::Values;
 
@@ -39,9 +40,7 @@ impl LayerState {
                 self.metrics.rejected("max_body");
                 LocalResponse::BodyTooLong
             }
-            Answer::NotIdentified { fault, route } => {
-                LocalResponse::NotIdentified { fault, accepted: route.identity_kinds() }
-            }
+            Answer::NotIdentified { fault, route } => not_identified(rules, fault, (route, facts)),
             Answer::Refused(rejection) => {
                 match rejection.zip(record.route()).filter(|_| self.options.on_reject.is_none()) {
                     Some((rejection, route)) => {
@@ -54,6 +53,23 @@ impl LayerState {
             Answer::Busy | Answer::StoreFailed => denied(),
             Answer::Configured(route) => configured(route, || values(rules, route, facts, record)),
         }
+    }
+}
+
+/// Returns the response to a request whose credentials the route does not accept.
+pub(super) fn not_identified(
+    rules: &RuleSet,
+    fault: IdentityFault,
+    (route, facts): (&Route, &Facts<'_>),
+) -> LocalResponse {
+    if fault != IdentityFault::NotAllowed {
+        let (accepted, realm) = (route.identity_kinds(), rules.rules.credentials.realm.clone());
+        return LocalResponse::NotIdentified { fault, accepted, realm };
+    }
+    let unmet = facts.identity.as_ref().and_then(|identity| route.require.unmet(identity));
+    LocalResponse::NotAllowed {
+        detail: unmet.map_or_else(|| fault.to_string(), |unmet| unmet.to_string()).into(),
+        by_token: unmet.is_some_and(|unmet| unmet.is_of_token()),
     }
 }
 

@@ -6,6 +6,7 @@ mod grpc;
 mod limited;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
@@ -76,12 +77,21 @@ pub enum LocalResponse {
         /// Whole seconds until the ban ends.
         retry_after: u64,
     },
-    /// 401: the credentials are missing or not valid. 503: tokens cannot be verified.
+    /// 401: the credentials are missing or not valid. 503: they cannot be verified at present.
     NotIdentified {
         /// The fault of the credentials.
         fault: IdentityFault,
         /// The credentials that the route accepts.
         accepted: IdentityKinds,
+        /// The realm of users with passwords.
+        realm: Option<Arc<str>>,
+    },
+    /// 403: the credentials are valid, but do not allow the request.
+    NotAllowed {
+        /// The condition that they do not meet.
+        detail: Box<str>,
+        /// Whether the condition is on a token.
+        by_token: bool,
     },
     /// 404: no route matches.
     NoRoute,
@@ -184,8 +194,12 @@ impl LocalResponse {
             }
             _ => _ = headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json")),
         }
-        if let Self::NotIdentified { fault, accepted } = &self {
-            challenge::add(*fault, *accepted, headers);
+        match &self {
+            Self::NotIdentified { fault, accepted, realm } => {
+                challenge::add(*fault, *accepted, realm.as_deref(), headers)
+            }
+            Self::NotAllowed { by_token: true, .. } => challenge::add_insufficient_scope(headers),
+            _ => {}
         }
         if self == Self::QuotaMethod {
             headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -262,10 +276,8 @@ impl LocalResponse {
                 (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "only HTTP/1.0, HTTP/1.1 and HTTP/2 are supported".into())
             }
             Self::Banned { .. } => (StatusCode::FORBIDDEN, "this client is banned".into()),
-            Self::NotIdentified { fault: fault @ IdentityFault::Unavailable, .. } => {
-                (StatusCode::SERVICE_UNAVAILABLE, fault.to_string().into())
-            }
-            Self::NotIdentified { fault, .. } => (StatusCode::UNAUTHORIZED, fault.to_string().into()),
+            Self::NotIdentified { fault, .. } => (fault.status(), fault.to_string().into()),
+            Self::NotAllowed { detail, .. } => (StatusCode::FORBIDDEN, (&**detail).into()),
             Self::NoRoute => (StatusCode::NOT_FOUND, "no route matches".into()),
             Self::BodyIncomplete => (StatusCode::BAD_REQUEST, "the request body is malformed or incomplete".into()),
             Self::BodyTooLong => (StatusCode::PAYLOAD_TOO_LARGE, "the request body is too long".into()),
@@ -304,7 +316,7 @@ impl LocalResponse {
         match self {
             Self::Limited { retry_after, .. } => *retry_after,
             Self::Banned { retry_after } => Some(*retry_after),
-            Self::NotIdentified { fault: IdentityFault::Unavailable, .. } => Some(1),
+            Self::NotIdentified { fault, .. } if fault.is_temporary() => Some(1),
             // A guess: it is unknown when a request ends.
             Self::StoreFailed | Self::UpstreamBusy | Self::UpstreamDown | Self::Busy { .. } => Some(1),
             _ => None,

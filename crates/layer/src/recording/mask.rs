@@ -130,6 +130,7 @@ impl Input {
             tls: None,
             extensions: None,
             identity: None,
+            time: None,
         })
     }
 }

@@ -8,6 +8,7 @@
 //! need no calendar arithmetic. Windows of UTC up to a day are computed without the cache.
 
 mod boundary;
+pub mod schedule;
 mod span;
 #[cfg(test)]
 mod tests;

@@ -16,9 +16,11 @@ use crate::log::batch::ParsedRequest;
 use crate::report::decided::{Decided, Origin};
 use crate::report::tallies::Tallies;
 use crate::report::tally::Tally;
+use tidegate_limit::calendar::schedule::Minute;
 use tidegate_limit::clock::Timestamp;
 use tidegate_rules::charge::ClientId;
 use tidegate_rules::client::ClientError;
+use tidegate_rules::condition::Condition;
 use tidegate_rules::evaluation::{Answer, Evaluation, Event, Step, Subject};
 use tidegate_rules::request::facts::{Facts, HostRequirement};
 use tidegate_rules::route::Route;
@@ -188,8 +190,10 @@ impl<'r> Engine<'r> {
         let facts = rules.read(method, uri, HostRequirement::Optional, headers, address);
         let mut facts = facts.map_err(|_| Undecided::Invalid)?;
         facts.peer_is_client = true;
+        facts.time = Minute::of(Timestamp::from_millis(self.decider.now()));
         let has_host = headers.contains_key(HOST) || uri.host().is_some();
-        let logged = request.route.as_deref().filter(|_| !has_host).and_then(|name| self.position_of(name));
+        let logged = request.route.as_deref().and_then(|name| self.position_of(name));
+        let logged = logged.filter(|position| !has_host || self.matches_but_credentials(*position, &facts));
         let mut evaluation =
             Evaluation::new(rules, facts, Subject::Logged(logged.and_then(|position| u32::try_from(position).ok())));
         let (position, route) = find_route(&mut evaluation)?;
@@ -218,6 +222,12 @@ impl<'r> Engine<'r> {
 
     fn position_of(&self, name: &str) -> Option<usize> {
         self.routes.iter().position(|replayed| *replayed.route.name == *name)
+    }
+
+    /// Returns `true` if only the credentials decide whether a request matches this route. Logs lack them, so their route
+    /// decides.
+    fn matches_but_credentials(&self, position: usize, facts: &Facts<'_>) -> bool {
+        matches!(self.routes[position].route.matcher.unmet(facts), Some(Condition::Identity(_)))
     }
 
     /// Removes the charges of limits whose input the log lacks, and counts these requests.
@@ -301,6 +311,12 @@ impl<'r> Engine<'r> {
         }
         let missing = self.missing_fields();
         notes.extend(missing.map(|name| format!("the log has no field `{name}`, which the rules read")));
+        for replayed in self.routes.iter().filter(|replayed| !replayed.route.matcher.identity.is_empty()) {
+            let name = &replayed.route.name;
+            notes.push(format!(
+                "route {name} matches credentials, which logs lack: only requests with its name are replayed there"
+            ));
+        }
         if self.routes.iter().any(|replayed| replayed.route.concurrency.is_some()) {
             notes.push("`concurrency` is not replayed: the log has no durations".to_owned());
         }
@@ -313,7 +329,7 @@ impl<'r> Engine<'r> {
 fn find_route<'r>(evaluation: &mut Evaluation<'r, '_>) -> Result<(usize, &'r Route), Undecided> {
     loop {
         match evaluation.next(Event::Done) {
-            Step::Found | Step::Check(_) | Step::Verify(_) => {}
+            Step::Found | Step::Check(_) | Step::Verify(_) | Step::Identified(_) => {}
             Step::AdmitQuota | Step::Quota(_) | Step::Respond(Answer::Options | Answer::Preflight(_)) => {
                 return Err(Undecided::WithoutLimits);
             }

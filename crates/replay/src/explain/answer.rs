@@ -29,8 +29,10 @@ pub(super) fn describe(answer: Answer<'_>, facts: &Facts<'_>) -> (u16, String) {
         Answer::BodyTooLong(route) => {
             (413, format!("content-length is larger than {} bytes, the `max_body` of the route", route.max_body))
         }
-        Answer::NotIdentified { fault, .. } => {
-            (if fault == IdentityFault::Unavailable { 503 } else { 401 }, fault.to_string())
+        Answer::NotIdentified { fault, route } => {
+            let unmet = facts.identity.as_ref().and_then(|identity| route.require.unmet(identity));
+            let unmet = unmet.filter(|_| fault == IdentityFault::NotAllowed);
+            (fault.status().as_u16(), unmet.map_or_else(|| fault.to_string(), |unmet| unmet.to_string()))
         }
         Answer::Refused(rejection) => {
             (rejection.map_or(429, |rejection| rejection.status.as_u16()), "limits refuse the request".to_owned())

@@ -22,6 +22,7 @@ use self::original::ProxyRequest;
 pub use self::request::{field, method, target};
 use self::walk::{Ending, Outcome, identify, walk};
 use tidegate_config::Config;
+use tidegate_limit::calendar::schedule::Minute;
 use tidegate_limit::clock::Timestamp;
 use tidegate_rules::client::AddressTrace;
 use tidegate_rules::condition::Search;
@@ -114,6 +115,7 @@ impl ExplainedRequest {
         };
         facts.tls = Some(tls);
         facts.peer_is_trusted = trusted;
+        facts.time = Minute::of(now);
         let mut evaluation = Evaluation::new(rules, facts, Subject::Request);
         let (early, outcome) = match walk(&mut evaluation, config, now) {
             Ending::Asked(outcome) => (None, Some(outcome)),
@@ -143,8 +145,9 @@ impl fmt::Display for EarlyAnswer<'_> {
 impl<'r> Explanation<'r> {
     /// Creates the explanation of a request that was sent with this target.
     fn new(evaluation: &'r mut Evaluation<'r, '_>, (config, now): (&Config, Timestamp), sent: &'r Uri) -> Self {
-        if let (Some(needs), None) = (evaluation.identity_needs(), &evaluation.facts.identity) {
-            identify(evaluation, needs, (config, now)); // to show what the limits read
+        if let Some(kinds) = evaluation.unverified_kinds() {
+            identify(evaluation, kinds, (config, now)); // to show what the limits read
+            evaluation.decide_identity();
         }
         let (rules, facts) = (evaluation.rules(), &evaluation.facts);
         let search = rules.routes.search(facts);

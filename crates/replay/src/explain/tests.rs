@@ -1,11 +1,14 @@
 //! The steps of an evaluation, in their order.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 
 use tidegate_config::AnyIdentities;
 use tidegate_config::Config;
 use tidegate_rules::evaluation::{Evaluation, Event, Step, Subject, Verdict};
 use tidegate_rules::request::facts::HostRequirement;
+use tidegate_rules::request::identity::{ApiKey, Identity};
 
 const RULES: &str = "
 clients: { trusted_proxies: [10.0.0.0/8] }
@@ -23,6 +26,7 @@ routes:
     require: keys
     reject: { status: 420, content_type: text/plain, body: slow }
     limits: [{ name: ip, mode: PER_CLIENT, client: ip, rate: 1, interval: 1h }]
+  - { name: staff, match: { path: /staff, identity: { 'key:tier': gold } }, upstream: api }
   - { name: free, match: { path: /free }, upstream: api }
 ";
 
@@ -45,7 +49,11 @@ fn steps(method: &Method, target: &str, fields: &[(&'static str, &'static str)],
         };
         steps.push(name);
         match step {
-            Step::Found | Step::AdmitQuota | Step::Check(_) | Step::Verify(_) => {}
+            Step::Found | Step::AdmitQuota | Step::Check(_) | Step::Identified(_) => {}
+            Step::Verify(verified) => {
+                let key = ApiKey::new("one", None, Arc::default(), []).map(Arc::new);
+                evaluation.add_identity(Identity { key, verified, ..Identity::default() });
+            }
             Step::Decide(_) => event = Event::Decided(verdict),
             Step::Quota(_) | Step::Authorize(..) | Step::Unmatched | Step::Respond(_) | Step::Forward => return steps,
         }
@@ -58,15 +66,17 @@ fn steps_are_in_order() {
     let preflight = [origin, ("access-control-request-method", "GET")];
     for (method, target, fields, expected) in [
         (Method::GET, "/free", &[][..], "Found Check Decide Forward"),
-        (Method::GET, "/api", &[], "Found Check Verify Decide Forward"),
+        (Method::GET, "/api", &[], "Found Check Verify Identified Decide Forward"),
         (Method::POST, "/api", &[("content-length", "1025")], "Found BodyTooLong"),
         (Method::OPTIONS, "*", &[], "Options"),
         (Method::OPTIONS, "/api", &preflight, "Found Preflight"),
         (Method::OPTIONS, "/api", &[("origin", "null"), preflight[1]], "Found OriginNotAllowed"),
-        (Method::GET, "/quota", &[], "Found AdmitQuota Verify Quota"),
+        (Method::GET, "/quota", &[], "Found AdmitQuota Verify Identified Quota"),
         (Method::POST, "/quota", &[], "Found QuotaMethod"),
         (Method::GET, "/ask", &[], "Found Authorize"),
         (Method::GET, "/moved", &[], "Found Check Decide Configured"),
+        (Method::GET, "/staff", &[], "Verify Unmatched"),
+        (Method::OPTIONS, "/staff", &preflight, "Verify Unmatched"),
         (Method::GET, "/other", &[], "Unmatched"),
     ] {
         assert_eq!(steps(&method, target, fields, Verdict::Granted).join(" "), expected, "{method} {target}");

@@ -1,5 +1,6 @@
 //! Formats an explanation: the request, its route, its client and the result.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use super::Explanation;
@@ -13,6 +14,8 @@ use tidegate_rules::charge::Charge;
 use tidegate_rules::client::{AddressTrace, ClientSource, TraceEnd};
 use tidegate_rules::limits::concurrency::Concurrency;
 use tidegate_rules::limits::rule::Limit;
+use tidegate_rules::request::facts::Facts;
+use tidegate_rules::request::identity::{Identity, IdentityValue};
 use tidegate_rules::route::{Action, Route};
 use tidegate_rules::rules::LimitCheck;
 
@@ -113,24 +116,23 @@ impl Explanation<'_> {
     fn identity(&self, route: &Route, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(identity) = &self.facts.identity else { return Ok(()) };
         writeln!(f, "identity")?;
-        match (&identity.fault, &identity.key, &identity.token) {
-            (Some(fault), ..) => writeln!(f, "  {fault}: only limits by address count the request")?,
-            (None, None, None) => writeln!(f, "  the request has no credentials")?,
-            (None, key, token) => {
-                if let Some(key) = key {
-                    writeln!(f, "  the API key of {}", quote(key.id()))?;
-                }
-                if token.is_some() {
-                    writeln!(f, "  a valid token")?;
-                }
-            }
+        let Identity { key, token, user, fault, .. } = &**identity;
+        if let Some(fault) = fault {
+            writeln!(f, "  {fault}: only limits by address count the request")?;
+        } else if key.is_none() && token.is_none() && user.is_none() {
+            writeln!(f, "  the request has no credentials")?;
         }
-        let sources = route.limits.iter().flat_map(|limit| limit.client.sources());
-        let mut values: Vec<_> = sources.filter_map(ClientSource::identity_value).collect();
-        values.sort_by_key(ToString::to_string);
-        values.dedup();
-        for value in values {
-            match self.facts.identity_value(value) {
+        if let Some(key) = key {
+            writeln!(f, "  the API key of {}", quote(key.id()))?;
+        }
+        if token.is_some() {
+            writeln!(f, "  a valid token")?;
+        }
+        if let Some(user) = user {
+            writeln!(f, "  the password of {}", quote(user))?;
+        }
+        for value in identity_values(route) {
+            match shown_value(value, identity, self.facts) {
                 Some(text) => writeln!(f, "  {value} is {}", quote(&text))?,
                 None => writeln!(f, "  {value} is missing")?,
             }
@@ -189,6 +191,26 @@ fn describe_concurrency(concurrency: &Concurrency, f: &mut fmt::Formatter<'_>) -
             writeln!(f, "  in each gateway, up to {queue} further requests{of_client} wait for up to {max_wait}\n")
         }
     }
+}
+
+/// Returns the values of credentials that limits and conditions of a route read.
+fn identity_values(route: &Route) -> Vec<&IdentityValue> {
+    let sources = route.limits.iter().flat_map(|limit| limit.client.sources());
+    let required = route.require.alternatives().iter().flat_map(|alternative| &alternative.conditions);
+    let conditions = required.chain(&route.matcher.identity).map(|condition| &condition.value);
+    let mut values: Vec<_> = sources.filter_map(ClientSource::identity_value).chain(conditions).collect();
+    values.sort_by_key(ToString::to_string);
+    values.dedup();
+    values
+}
+
+/// Returns a value as text; arrays and objects as JSON.
+fn shown_value<'f>(value: &IdentityValue, identity: &'f Identity, facts: &'f Facts<'f>) -> Option<Cow<'f, str>> {
+    let nested = || match value {
+        IdentityValue::Claim(claim) => Some(identity.token.as_ref()?.find(claim)?.to_string().into()),
+        _ => None,
+    };
+    facts.identity_value(value).or_else(nested)
 }
 
 fn charged<'d>((limit, check): &'d (&Limit, LimitCheck)) -> Option<(&'d Limit, &'d Charge)> {

@@ -7,9 +7,9 @@ use super::limits::describe_denial;
 use tidegate_config::{Config, quote};
 use tidegate_limit::clock::Timestamp;
 use tidegate_rules::evaluation::{Answer, Evaluation, Event, Step, Verdict};
-use tidegate_rules::request::identity::IdentityNeeds;
+use tidegate_rules::request::identity::IdentityKinds;
 use tidegate_rules::route::{Authorize, Route};
-use tidegate_rules::rules::LimitRejection;
+use tidegate_rules::rules::{Identified, LimitRejection};
 
 /// How the evaluation of a request ends.
 #[derive(Debug)]
@@ -42,8 +42,8 @@ pub(super) fn walk<'r>(evaluation: &mut Evaluation<'r, '_>, config: &Config, now
     let (mut event, mut refused) = (Event::Done, None);
     let granted = loop {
         match evaluation.next(take(&mut event)) {
-            Step::Found | Step::AdmitQuota | Step::Check(_) => {}
-            Step::Verify(needs) => identify(evaluation, needs, (config, now)),
+            Step::Found | Step::AdmitQuota | Step::Check(_) | Step::Identified(_) => {}
+            Step::Verify(kinds) => identify(evaluation, kinds, (config, now)),
             Step::Decide(_) => {
                 refused = Some(evaluation.refused());
                 event = Event::Decided(Verdict::Granted);
@@ -66,10 +66,12 @@ pub(super) fn walk<'r>(evaluation: &mut Evaluation<'r, '_>, config: &Config, now
 }
 
 /// Verifies the credentials of a request.
-pub(super) fn identify(evaluation: &mut Evaluation<'_, '_>, needs: IdentityNeeds, (config, now): (&Config, Timestamp)) {
+pub(super) fn identify(evaluation: &mut Evaluation<'_, '_>, kinds: IdentityKinds, (config, now): (&Config, Timestamp)) {
     let Config { verifier, rules, .. } = config;
-    let identity = verifier.identify(needs, &rules.credentials, &evaluation.facts, now.as_millis() / 1000);
-    evaluation.facts.identity = Some(Box::new(identity));
+    let facts = &evaluation.facts;
+    let request = Identified { sources: &rules.credentials, facts, client: None, now: now.as_millis() / 1000 };
+    let identity = verifier.complete_blocking(verifier.identify(kinds, request), request);
+    evaluation.add_identity(identity);
 }
 
 fn answer_quota<'r>(route: &'r Route, evaluation: &Evaluation<'r, '_>, config: &Config) -> Ending<'r> {

@@ -173,6 +173,7 @@ mod tests {
             tls: None,
             extensions: None,
             identity: None,
+            time: None,
         }
     }
 

@@ -20,6 +20,7 @@ fn facts<'a>(headers: &'a HeaderMap, query: &'a str) -> Facts<'a> {
         tls: None,
         extensions: None,
         identity: None,
+        time: None,
     }
 }
 

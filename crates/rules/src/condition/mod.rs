@@ -5,6 +5,7 @@ mod text;
 use http::Method;
 
 use crate::request::facts::Facts;
+use crate::request::identity::IdentityCondition;
 use crate::route::{ClientNetworks, HostPattern, Matcher, Met, PathPattern, Route, Routes, ValueCondition};
 
 /// One condition of a route.
@@ -22,6 +23,8 @@ pub enum Condition<'m> {
     Clients(&'m ClientNetworks),
     /// At least one of these conditions is not met.
     Not(&'m Matcher),
+    /// The verified credentials of the request meet this condition.
+    Identity(&'m IdentityCondition),
 }
 
 /// The result of a search for a route, with the reasons.
@@ -60,12 +63,19 @@ impl Matcher {
         if let Some(clients) = self.clients.as_ref().filter(|clients| clients.met(facts) == Met::No) {
             return Some(Condition::Clients(clients));
         }
-        self.not.iter().find(|not| not.met(facts) == Met::Yes).map(Condition::Not)
+        if let Some(not) = self.not.iter().find(|not| not.met(facts) == Met::Yes) {
+            return Some(Condition::Not(not));
+        }
+        self.unmet_identity(facts).map(Condition::Identity)
     }
 
     /// Returns `true` if there are conditions other than host and path.
     pub fn has_other(&self) -> bool {
-        !self.methods.is_empty() || !self.values.is_empty() || self.clients.is_some() || !self.not.is_empty()
+        !self.methods.is_empty()
+            || !self.values.is_empty()
+            || self.clients.is_some()
+            || !self.not.is_empty()
+            || !self.identity.is_empty()
     }
 
     /// Iterates over all conditions, in the order in which they are checked.
@@ -76,7 +86,8 @@ impl Matcher {
         let values = self.values.iter().map(Condition::Value);
         let clients = self.clients.iter().map(Condition::Clients);
         let not = self.not.iter().map(Condition::Not);
-        path.into_iter().chain(host).chain(methods).chain(values).chain(clients).chain(not)
+        let identity = self.identity.iter().map(Condition::Identity);
+        path.into_iter().chain(host).chain(methods).chain(values).chain(clients).chain(not).chain(identity)
     }
 }
 
@@ -112,13 +123,11 @@ mod tests {
             hosts: host.into_iter().map(|host| HostPattern::parse(host).expect(host)).collect(),
             paths: path.into_iter().map(|path| PathPattern::parse(path).expect(path)).collect(),
             methods,
-            case: Default::default(),
             values: headers
                 .into_iter()
                 .map(|value| ValueCondition::header(HeaderName::from_static("x"), value))
                 .collect(),
-            clients: None,
-            not: Vec::new(),
+            ..Matcher::default()
         })
     }
 
@@ -138,7 +147,7 @@ mod tests {
                 sent.iter().map(|sent| (HeaderName::from_static("x"), http::HeaderValue::from_static(sent))).collect();
             let peer = std::net::Ipv4Addr::LOCALHOST.into();
             let facts =
-                Facts { method: &Method::GET, host: host.into(), path: path.into(), query: None, headers: &headers, peer: Some(peer), peer_is_client: false, peer_is_trusted: false, tls: None, extensions: None, identity: None };
+                Facts { method: &Method::GET, host: host.into(), path: path.into(), query: None, headers: &headers, peer: Some(peer), peer_is_client: false, peer_is_trusted: false, tls: None, extensions: None, identity: None, time: None };
             for route in routes.iter() {
                 let is_unmet = route.matcher.unmet_other(&facts).is_some();
                 prop_assert_eq!(route.matcher.met_other(&facts) == Met::No, is_unmet);

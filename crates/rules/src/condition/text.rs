@@ -13,6 +13,7 @@ impl fmt::Display for Condition<'_> {
             Self::Methods(methods) => write!(f, "method {}", any_of(methods.iter())),
             Self::Value(value) => value.fmt(f),
             Self::Clients(clients) => write!(f, "client in {clients}"),
+            Self::Identity(condition) => write!(f, "identity {condition}"),
             Self::Not(not) => {
                 let conditions: Vec<_> = not.conditions().map(|condition| condition.to_string()).collect();
                 write!(f, "not ({})", conditions.join(", "))

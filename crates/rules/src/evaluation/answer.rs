@@ -27,7 +27,7 @@ pub enum Answer<'r> {
     Tunnel,
     /// 413: the body is longer than the `max_body` of the route.
     BodyTooLong(&'r Route),
-    /// 401 or 503: the credentials are not accepted.
+    /// 401, 403 or 503: the credentials are not accepted, or do not allow the request.
     NotIdentified {
         /// Why they are not accepted.
         fault: IdentityFault,

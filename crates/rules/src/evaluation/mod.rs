@@ -4,6 +4,9 @@
 //! server -> preflight -> quota -> route -> tunnel -> size -> checks -> identity -> limits -> action
 //! ```
 //!
+//! If the route depends on credentials, they are verified before it is found. Otherwise they are verified later, so that
+//! requests over a limit cost no verification.
+//!
 //! An [`Evaluation`] does no IO and does not wait. Its driver carries out a [`Step`] and calls [`Evaluation::next`] again,
 //! until the step ends the evaluation. The drivers are the layer (for requests, and for the original requests of proxies),
 //! `explain`, and the replay of access logs.
@@ -27,7 +30,7 @@ use self::readings::find_unchanged;
 use self::stage::Stage;
 pub use self::step::{Event, Step, Verdict};
 use crate::request::facts::{BadRequest, Facts, HostRequirement};
-use crate::request::identity::IdentityNeeds;
+use crate::request::identity::{Identity, IdentityKinds};
 use crate::request::sanitize::BadField;
 use crate::route::upgrade::{Offer, Upgrade};
 use crate::route::{Authorize, Met, OriginalRequest, OriginalRequestError, Rejection, Route};
@@ -109,16 +112,17 @@ impl<'r, 'f> Evaluation<'r, 'f> {
                 Stage::Server => self.server(),
                 Stage::Preflight => self.preflight(),
                 Stage::PreflightAnswer => self.answer_preflight(),
+                Stage::MatchedIdentity => self.matched_identity(),
                 Stage::Quota => self.quota(),
                 Stage::QuotaMethod => self.quota_method(),
-                Stage::QuotaIdentity => self.identity_needs().map(Step::Verify),
+                Stage::QuotaIdentity | Stage::Identity => self.unverified_kinds().map(Step::Verify),
+                Stage::QuotaIdentified | Stage::Identified => self.decide_identity().map(Step::Identified),
                 Stage::QuotaState => self.route.map(Step::Quota),
                 Stage::Route => self.find_route(),
                 Stage::Authorize => self.authorize(),
                 Stage::Tunnel => self.tunnel(),
                 Stage::Size => self.size(),
-                Stage::Check => Some(Step::Check(self.identity_needs())),
-                Stage::Identity => self.identity_needs().map(Step::Verify),
+                Stage::Check => Some(Step::Check(self.unverified_kinds())),
                 Stage::Limits => Some(self.limits()),
                 Stage::Decision => self.decision(event),
                 Stage::Action => self.action(),
@@ -150,10 +154,10 @@ impl<'r, 'f> Evaluation<'r, 'f> {
         'f: 'o,
     {
         let OriginalRequest { method, uri } = original;
-        let Facts { headers, peer, extensions, .. } = self.facts;
+        let Facts { headers, peer, extensions, time, .. } = self.facts;
         let read = self.rules.read(method, uri, HostRequirement::Optional, headers, peer)?;
         // The certificate of the connection is the certificate of the proxy.
-        let facts = Facts { peer_is_trusted: true, extensions, ..read };
+        let facts = Facts { peer_is_trusted: true, extensions, time, ..read };
         Ok(Evaluation::new(self.rules, facts, Subject::Original))
     }
 
@@ -165,7 +169,7 @@ impl<'r, 'f> Evaluation<'r, 'f> {
 
     fn preflight(&mut self) -> Option<Step<'r>> {
         self.set_route(self.rules.routes.find_preflight(&self.facts));
-        self.found_or(if self.is_original() { Stage::Route } else { Stage::Quota })
+        self.found_or(Stage::MatchedIdentity)
     }
 
     /// Browsers send preflights without credentials. The origin behind a proxy answers them.
@@ -177,6 +181,20 @@ impl<'r, 'f> Evaluation<'r, 'f> {
             (true, _) => Answer::Preflight(route),
             (false, _) => Answer::OriginNotAllowed(route),
         }))
+    }
+
+    /// Verifies the credentials that conditions of routes read. Logs have none.
+    fn matched_identity(&mut self) -> Option<Step<'r>> {
+        if self.is_original() {
+            self.stage = Stage::Route; // the proxy forwards requests for quotas
+        }
+        let routes = &self.rules.routes;
+        let kinds = match self.subject {
+            Subject::Request | Subject::Original => routes.kinds_to_match(&self.facts),
+            Subject::Unchanged(_) => routes.matched_kinds(), // the path has several interpretations
+            Subject::Logged(_) => None,
+        };
+        kinds.map(Step::Verify)
     }
 
     fn quota(&mut self) -> Option<Step<'r>> {
@@ -280,9 +298,28 @@ impl<'r, 'f> Evaluation<'r, 'f> {
         }
     }
 
-    /// Returns the credentials that the route needs.
-    pub fn identity_needs(&self) -> Option<IdentityNeeds> {
-        self.rules.routes.identity_needs(self.route()?.0)
+    /// Returns the credentials that the route reads and that have not been verified. `None` if all have been verified.
+    pub fn unverified_kinds(&self) -> Option<IdentityKinds> {
+        let reads = self.rules.routes.identity_kinds(self.route()?.0)?;
+        let verified = self.facts.identity.as_ref().map(|identity| identity.verified).unwrap_or_default();
+        Some(reads.without(verified)).filter(|kinds| !kinds.is_empty())
+    }
+
+    /// Adds the result of [`Step::Verify`].
+    pub fn add_identity(&mut self, identity: Identity) {
+        self.facts.identity.get_or_insert_default().add(identity);
+    }
+
+    /// Decides whether the route accepts the credentials, and returns the kinds that it reads. Without a verification, a
+    /// request has no credentials. Logs have none either, but their requests are replayed as if they were accepted.
+    pub fn decide_identity(&mut self) -> Option<IdentityKinds> {
+        let (position, route) = self.route()?;
+        let reads = self.rules.routes.identity_kinds(position)?;
+        if matches!(self.subject, Subject::Logged(_)) {
+            return None;
+        }
+        self.facts.identity.get_or_insert_default().decide(reads, &route.require);
+        Some(reads)
     }
 
     fn set_route(&mut self, found: Option<(usize, &'r Route)>) {

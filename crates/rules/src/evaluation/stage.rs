@@ -8,10 +8,13 @@ pub(super) enum Stage {
     /// A browser asks whether it may send a request.
     Preflight,
     PreflightAnswer,
+    /// The credentials, if conditions of routes depend on them.
+    MatchedIdentity,
     /// A client reads the state of its limits.
     Quota,
     QuotaMethod,
     QuotaIdentity,
+    QuotaIdentified,
     QuotaState,
     /// All other requests need a route.
     Route,
@@ -23,8 +26,9 @@ pub(super) enum Stage {
     Size,
     /// Limits that do not depend on the credentials, if they are known to refuse the request.
     Check,
-    /// The credentials.
+    /// The credentials, and whether the route accepts them.
     Identity,
+    Identified,
     /// The limits and the slot.
     Limits,
     Decision,
@@ -39,17 +43,20 @@ impl Stage {
         match self {
             Self::Server => Self::Preflight,
             Self::Preflight => Self::PreflightAnswer,
-            Self::PreflightAnswer => Self::Quota,
+            Self::PreflightAnswer => Self::MatchedIdentity,
+            Self::MatchedIdentity => Self::Quota,
             Self::Quota => Self::QuotaMethod,
             Self::QuotaMethod => Self::QuotaIdentity,
-            Self::QuotaIdentity => Self::QuotaState,
+            Self::QuotaIdentity => Self::QuotaIdentified,
+            Self::QuotaIdentified => Self::QuotaState,
             Self::QuotaState => Self::Route,
             Self::Route => Self::Authorize,
             Self::Authorize => Self::Tunnel,
             Self::Tunnel => Self::Size,
             Self::Size => Self::Check,
             Self::Check => Self::Identity,
-            Self::Identity => Self::Limits,
+            Self::Identity => Self::Identified,
+            Self::Identified => Self::Limits,
             Self::Limits => Self::Decision,
             Self::Decision => Self::Action,
             Self::Action | Self::Forward => Self::Forward,

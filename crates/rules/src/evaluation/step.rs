@@ -1,7 +1,7 @@
 //! The steps of an evaluation, and their results.
 
 use super::Answer;
-use crate::request::identity::IdentityNeeds;
+use crate::request::identity::IdentityKinds;
 use crate::route::{Authorize, Route};
 
 /// The next task of the driver.
@@ -17,11 +17,13 @@ pub enum Step<'r> {
     Authorize(&'r Route, Authorize),
     /// The end: no route matches.
     Unmatched,
-    /// Reject the request before its credentials are verified, if a limit that does not depend on them is known to refuse
-    /// it. The needs are `None` if no credentials are verified.
-    Check(Option<IdentityNeeds>),
-    /// Verify the credentials, and set `facts.identity`.
-    Verify(IdentityNeeds),
+    /// Reject the request before these credentials are verified, if a limit that does not depend on them is known to
+    /// refuse it. `None` if no credentials are verified.
+    Check(Option<IdentityKinds>),
+    /// Verify these credentials, and [add](super::Evaluation::add_identity) the result.
+    Verify(IdentityKinds),
+    /// Record whether the route accepts the credentials of these kinds, which it reads: `facts.identity` has a fault if not.
+    Identified(IdentityKinds),
     /// Let the limits decide, and pass on the [`Verdict`]. Then the request also needs a slot if the route bounds its
     /// requests in flight and this is `true`.
     Decide(bool),

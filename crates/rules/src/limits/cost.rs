@@ -120,6 +120,7 @@ mod tests {
             tls: None,
             extensions: None,
             identity: None,
+            time: None,
         };
         Cost::Header(HeaderCost { name: FIELD, default: 3, max }).for_request(&facts)
     }

@@ -96,7 +96,11 @@ impl Rates {
     /// Returns the limiter with the rate of the request, and why this rate applies. `None` for the limiter stands for
     /// the default.
     pub fn choose(&self, facts: &Facts<'_>) -> (Option<Arc<Limiter>>, RateOrigin) {
-        let Some(value) = facts.identity_value(&self.by) else { return (None, RateOrigin::Missing) };
+        let Some(value) = facts.identity_value(&self.by) else {
+            let limiter = self.tier_of_items(facts).map(|(_, limiter)| Arc::clone(limiter));
+            let origin = if limiter.is_some() { RateOrigin::Value } else { RateOrigin::Missing };
+            return (limiter, origin);
+        };
         match &self.choice {
             Choice::Tier { limiters, .. } => match limiters.get(&*value) {
                 Some(limiter) => (Some(Arc::clone(limiter)), RateOrigin::Value),
@@ -114,9 +118,20 @@ impl Rates {
     /// Returns the tier of the request; `None` if the rate is a number.
     pub fn tier(&self, facts: &Facts<'_>) -> Option<&str> {
         let Choice::Tier { default: (default, _), limiters } = &self.choice else { return None };
-        let value = facts.identity_value(&self.by);
-        let found = value.and_then(|value| limiters.get_key_value(&*value));
+        let found = match facts.identity_value(&self.by) {
+            Some(value) => limiters.get_key_value(&*value),
+            None => self.tier_of_items(facts),
+        };
         Some(found.map_or(default, |(name, _)| name))
+    }
+
+    /// Returns the first item of a claim that is a tier. `None` if the claim is no array.
+    fn tier_of_items(&self, facts: &Facts<'_>) -> Option<(&Box<str>, &Arc<Limiter>)> {
+        let (Choice::Tier { limiters, .. }, IdentityValue::Claim(claim)) = (&self.choice, &self.by) else {
+            return None;
+        };
+        let token = facts.identity.as_ref()?.token.as_ref()?;
+        token.items(claim).find_map(|item| limiters.get_key_value(&*item))
     }
 
     /// Returns the largest rate that a number of a request can set; `None` for tiers.

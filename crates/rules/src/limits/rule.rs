@@ -204,7 +204,7 @@ impl Limit {
     #[doc(hidden)]
     pub fn identity_kinds(&self) -> IdentityKinds {
         let rates = self.rates.as_ref().map(|rates| rates.by.kinds()).unwrap_or_default();
-        let tiers = IdentityKinds { key: self.reads_key_tier, token: false };
+        let tiers = IdentityKinds { key: self.reads_key_tier, ..IdentityKinds::default() };
         self.client.identity_kinds().union(rates).union(tiers)
     }
 

@@ -7,6 +7,7 @@ use super::clients::ClientNetworks;
 use super::pattern::{HostPattern, PathPattern};
 use super::value::{Met, ValueCondition};
 use crate::request::facts::Facts;
+use crate::request::identity::{IdentityCondition, IdentityKinds};
 
 /// The conditions of a route: all of them must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Matcher {
     pub values: Vec<ValueCondition>,
     /// The networks of the client's address; `None` matches all addresses.
     pub clients: Option<ClientNetworks>,
+    /// The conditions on verified credentials. They are not met until the credentials are verified.
+    pub identity: Vec<IdentityCondition>,
     /// Excluded requests: no request matches that meets all conditions of one of these.
     pub not: Vec<Matcher>,
 }
@@ -66,6 +69,28 @@ impl Matcher {
 
     /// As [`met`](Self::met), for a request whose host and path are known to match.
     pub fn met_other(&self, facts: &Facts<'_>) -> Met {
+        match self.met_without_identity(facts) {
+            met if self.identity.is_empty() || met == Met::No => met,
+            met if self.unmet_identity(facts).is_none() => met,
+            _ => Met::No,
+        }
+    }
+
+    /// Returns the first condition that the verified credentials of the request do not meet.
+    pub(crate) fn unmet_identity(&self, facts: &Facts<'_>) -> Option<&IdentityCondition> {
+        let is_met =
+            |condition: &IdentityCondition| facts.identity.as_ref().is_some_and(|identity| condition.is_met(identity));
+        self.identity.iter().find(|condition| !is_met(condition))
+    }
+
+    /// Returns the kinds of credentials that the conditions read.
+    pub fn identity_kinds(&self) -> IdentityKinds {
+        let kinds = self.identity.iter().map(|condition| condition.value.kinds());
+        kinds.fold(IdentityKinds::default(), IdentityKinds::union)
+    }
+
+    /// As [`met_other`](Self::met_other), for any credentials.
+    pub(super) fn met_without_identity(&self, facts: &Facts<'_>) -> Met {
         if !self.matches_method(facts.method) {
             return Met::No;
         }

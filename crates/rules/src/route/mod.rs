@@ -46,7 +46,7 @@ use crate::limits::concurrency::Concurrency;
 use crate::limits::policy::RateLimitHeaders;
 use crate::limits::rule::Limit;
 use crate::request::facts::{BadRequest, Facts, is_common};
-use crate::request::identity::{IdentityKinds, IdentityNeeds, IdentityValue};
+use crate::request::identity::{IdentityKinds, IdentityValue, Requirement};
 use crate::route::upgrade::Upgrades;
 use crate::template::Template;
 
@@ -60,8 +60,10 @@ pub struct Routes {
     quotas: Quotas,
     /// Whether a route has `cors`.
     has_cors: bool,
-    /// The credentials that each route needs.
-    needs: Vec<Option<IdentityNeeds>>,
+    /// The credentials that each route reads.
+    reads: Vec<Option<IdentityKinds>>,
+    /// The credentials that conditions of routes read. `None` for most rule files.
+    matched: Option<IdentityKinds>,
     /// The conditions of each route that a lookup has to check. So most lookups need not read the route itself.
     unchecked: Vec<Unchecked>,
     /// The unregistered methods that routes name.
@@ -100,8 +102,8 @@ pub struct Route {
     pub cors: Option<Box<Cors>>,
     /// The bound on requests in flight.
     pub concurrency: Option<Box<Concurrency>>,
-    /// The credentials of which a request must have at least one.
-    pub require: IdentityKinds,
+    /// The credentials that a request must have.
+    pub require: Requirement,
     /// Evaluates the original requests of proxies, and forwards nothing.
     pub authorize: Option<Authorize>,
     /// The action for admitted requests.
@@ -138,7 +140,7 @@ impl Route {
             rate_limit_headers: RateLimitHeaders::default(),
             quota: None,
             cors: None,
-            require: IdentityKinds::default(),
+            require: Requirement::default(),
             authorize: None,
             action: Action::Forward(None),
             rewrite: None,
@@ -167,13 +169,7 @@ impl Route {
         let of_limits = self.limits.iter().map(Limit::identity_kinds);
         let of_templates = self.template_values().map(IdentityValue::kinds);
         let of_clients = self.concurrency.iter().map(|concurrency| concurrency.client.identity_kinds());
-        of_limits.chain(of_templates).chain(of_clients).fold(self.require, IdentityKinds::union)
-    }
-
-    /// Returns the credentials to verify for this route; `None` for most routes.
-    fn identity_needs(&self) -> Option<IdentityNeeds> {
-        let reads = self.identity_kinds();
-        (!reads.is_empty()).then_some(IdentityNeeds { reads, requires: self.require })
+        of_limits.chain(of_templates).chain(of_clients).fold(self.require.kinds(), IdentityKinds::union)
     }
 
     /// Returns `true` if the `Content-Length` is too large. A body without a length is checked while it is read. For
@@ -208,13 +204,16 @@ impl Routes {
     pub fn new(list: Vec<Route>) -> Self {
         let table = Table::new(list.iter().map(|route| &route.matcher));
         let unchecked = list.iter().map(|route| Unchecked::new(&route.matcher)).collect();
-        let needs = list.iter().map(Route::identity_needs).collect();
+        let reads = list.iter().map(|route| Some(route.identity_kinds()).filter(|kinds| !kinds.is_empty())).collect();
+        let matched = list.iter().map(|route| route.matcher.identity_kinds());
+        let matched = Some(matched.fold(IdentityKinds::default(), IdentityKinds::union));
+        let matched = matched.filter(|kinds| !kinds.is_empty());
         let matchers = || list.iter().map(|route| &route.matcher);
         let methods = unique(matchers().flat_map(Matcher::all_methods).filter(|method| !is_common(method)));
         let fields = unique(matchers().flat_map(Matcher::single_fields));
         let quotas = Quotas::new(&list);
         let has_cors = list.iter().any(|route| route.cors.is_some());
-        Self { list, has_cors, table, quotas, needs, unchecked, methods, fields }
+        Self { list, has_cors, table, quotas, reads, matched, unchecked, methods, fields }
     }
 
     /// Adds conditions that are not of routes, but for which [`check`](Self::check) also rejects ambiguous requests.
@@ -286,9 +285,33 @@ impl Routes {
         self.list.get(position)
     }
 
-    /// Returns the credentials that the route at this position needs. `None` if it reads no credentials.
-    pub fn identity_needs(&self, position: usize) -> Option<IdentityNeeds> {
-        self.needs.get(position).copied().flatten()
+    /// Returns the credentials that the route at this position reads, apart from its conditions. `None` for most routes.
+    pub fn identity_kinds(&self, position: usize) -> Option<IdentityKinds> {
+        self.reads.get(position).copied().flatten()
+    }
+
+    /// Returns the credentials that conditions of any route read. `None` for most rule files.
+    pub fn matched_kinds(&self) -> Option<IdentityKinds> {
+        self.matched
+    }
+
+    /// Returns [`matched_kinds`](Self::matched_kinds) if the route of a request, or of its quota, depends on its credentials.
+    #[inline]
+    pub fn kinds_to_match(&self, facts: &Facts<'_>) -> Option<IdentityKinds> {
+        self.matched.filter(|_| self.depends_on_identity(facts))
+    }
+
+    /// Returns `true` if the first route that matches for any credentials has a condition on them.
+    fn depends_on_identity(&self, facts: &Facts<'_>) -> bool {
+        let matches = |matcher: &Matcher| {
+            let matches_path = !matcher.has_patterns() || matcher.matches_path(facts);
+            matches_path && matcher.met_without_identity(facts) != Met::No
+        };
+        let has_condition =
+            |position: usize| self.list.get(position).is_some_and(|route| !route.matcher.identity.is_empty());
+        let matches_route = |position: usize| self.list.get(position).is_some_and(|route| matches(&route.matcher));
+        let route = || self.table.find(&facts.host, facts.path.matched(), matches_route);
+        self.quotas.find_by(facts, matches).is_some_and(has_condition) || route().is_some_and(has_condition)
     }
 
     /// Iterates over all routes, in their order.

@@ -75,7 +75,8 @@ impl Matcher {
             true => not.met_by_announced(facts).inverted(),
             false => Met::Yes,
         });
-        values.chain(clients).chain(not).min().unwrap_or(Met::Yes)
+        let identity = (!self.identity.is_empty()).then_some(Met::Maybe); // a preflight has no credentials
+        values.chain(clients).chain(not).chain(identity).min().unwrap_or(Met::Yes)
     }
 }
 

@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderName, Method, Uri};
 
 pub use self::charges::{Charges, LimitCharge, Positions};
 pub use self::named_client::NamedClientError;
-pub use self::verify::{Verifier, Verify};
+pub use self::verify::{Completion, Identified, Verifier, Verify, is_incomplete};
 pub use self::when::{Unmet, When};
 use crate::charge::{Charge, ChargeKind, ClientId, Turn};
 use crate::client::{AddressRules, ClientError, ClientSource};
@@ -55,6 +55,9 @@ pub struct Credentials {
     pub key: Option<ClientSource>,
     /// The source of tokens. `None` if the rule file has no key set.
     pub token: Option<ClientSource>,
+    /// The realm of users with passwords (Basic authentication), who are in `Authorization`. `None` if the rule file has no
+    /// users.
+    pub realm: Option<Arc<str>>,
 }
 
 /// The untrusted fields of requests: part of `requests:` in the rule file.
@@ -126,6 +129,9 @@ impl Rules {
         }
         for source in self.credentials.key.iter().chain(&self.credentials.token) {
             source.fields(&mut |name| _ = fields.insert(name.clone()));
+        }
+        if self.credentials.realm.is_some() {
+            fields.insert(http::header::AUTHORIZATION);
         }
         for route in self.routes.iter() {
             route.matcher.fields(&mut |name| _ = fields.insert(name.clone()));
@@ -269,6 +275,12 @@ impl Rules {
             LimitCheck::Deny(cause) if limit.shadow => LimitCheck::Skip(cause),
             check => check,
         }
+    }
+
+    /// Returns `true` if a limit applies only at some times of the week.
+    #[doc(hidden)]
+    pub fn reads_time(&self) -> bool {
+        self.when.iter().any(|when| when.schedule.is_some())
     }
 
     /// Returns the conditions of a limit, if it has some.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use http::header::{COOKIE, HOST, HeaderMap, HeaderName, HeaderValue};
 use http::{Extensions, Method, Uri};
-use serde_json::{Map, Value};
 
 use super::Rules;
 use crate::charge::ClientId;
@@ -54,11 +53,12 @@ struct Request {
     identity: NamedIdentity,
 }
 
-/// The values of an API key and of a token.
+/// The values of an API key, of a token, and a user.
 #[derive(Default)]
 struct NamedIdentity {
     key: Option<NamedKey>,
-    claims: Map<String, Value>,
+    claims: Claims,
+    user: Option<Arc<str>>,
 }
 
 /// The values of an API key.
@@ -147,19 +147,21 @@ impl Request {
 impl NamedIdentity {
     /// Adds a value. Returns `None` if credentials cannot contain it.
     fn add(&mut self, source: &IdentityValue, value: &str) -> Option<()> {
-        if let IdentityValue::Claim(name) = source {
-            self.claims.insert(name.to_string(), value.into());
-            return Some(());
-        }
-        if value.contains('\0') {
-            return None;
+        match source {
+            IdentityValue::Claim(name) => return self.claims.insert(name, value),
+            IdentityValue::User => {
+                self.user = Some(value.into());
+                return Some(());
+            }
+            _ if value.contains('\0') => return None,
+            _ => {}
         }
         let key = self.key.get_or_insert_default();
         match source {
             IdentityValue::KeyId => key.id = value.into(),
             IdentityValue::KeyTier => key.tier = Some(value.into()),
             IdentityValue::KeyAttribute(name) => key.attributes.push((Arc::from(&**name), value.into())),
-            IdentityValue::Claim(_) | IdentityValue::Header(_) | IdentityValue::Extension(_) => return None,
+            _ => return None,
         }
         Some(())
     }
@@ -171,7 +173,8 @@ impl From<NamedIdentity> for Identity {
             let names = attributes.iter().map(|(name, _)| Arc::clone(name)).collect();
             ApiKey::new(&id, tier, names, attributes.iter().map(|(_, value)| value.as_str()))
         });
-        Self { key: key.map(Arc::new), token: Some(Arc::new(Claims(named.claims))), fault: None }
+        let (key, token) = (key.map(Arc::new), Some(Arc::new(named.claims)));
+        Self { key, token, user: named.user, ..Self::default() }
     }
 }
 

@@ -6,17 +6,46 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use ipnet::IpNet;
+
 use super::Credentials;
 use crate::request::facts::Facts;
-use crate::request::identity::{Identity, IdentityFault, IdentityNeeds};
+use crate::request::identity::{Identity, IdentityFault, IdentityKinds};
 
 /// Verifies credentials.
 pub trait Verify: Any + Debug + Send + Sync {
-    /// Verifies the credentials of a request. `now` is in seconds since the Unix epoch.
-    fn identify(&self, needs: IdentityNeeds, sources: &Credentials, facts: &Facts<'_>, now: u64) -> Identity;
+    /// Verifies the credentials of these kinds without waiting.
+    fn identify(&self, kinds: IdentityKinds, request: Identified<'_>) -> Identity;
 
-    /// Fetches the key set again for a token whose key is not known.
-    fn refresh_key_set(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+    /// Completes an identity that [`is_incomplete`]. Fetches the key set of a token whose key is not known, and checks a
+    /// password in another thread.
+    fn complete<'v>(&'v self, identity: Identity, request: Identified<'v>) -> Completion<'v>;
+
+    /// As [`complete`](Self::complete), for a single request of an operator: blocks while it checks a password, and
+    /// fetches nothing.
+    fn complete_blocking(&self, identity: Identity, request: Identified<'_>) -> Identity;
+}
+
+/// The future of [`Verify::complete`].
+pub type Completion<'v> = Pin<Box<dyn Future<Output = Identity> + Send + 'v>>;
+
+/// A request whose credentials are verified.
+#[derive(Clone, Copy, Debug)]
+pub struct Identified<'v> {
+    /// Where requests contain credentials.
+    pub sources: &'v Credentials,
+    /// The properties of the request.
+    pub facts: &'v Facts<'v>,
+    /// The network of the client, to which the cost of passwords is attributed.
+    pub client: Option<IpNet>,
+    /// Seconds since the Unix epoch.
+    pub now: u64,
+}
+
+/// Returns `true` if the verification of these credentials has to wait.
+pub fn is_incomplete(identity: &Identity) -> bool {
+    identity.faults.token == Some(IdentityFault::UnknownKey)
+        || identity.faults.user == Some(IdentityFault::UncheckedPassword)
 }
 
 /// Verifies the credentials that the rules accept. By default there are no keys, so no credentials are valid. Clones
@@ -37,18 +66,26 @@ impl Verifier {
     }
 
     /// See [`Verify::identify`].
-    pub fn identify(&self, needs: IdentityNeeds, sources: &Credentials, facts: &Facts<'_>, now: u64) -> Identity {
+    pub fn identify(&self, kinds: IdentityKinds, request: Identified<'_>) -> Identity {
         match &self.0 {
-            Some(verify) => verify.identify(needs, sources, facts, now),
-            None if needs.requires.is_empty() => Identity::default(),
-            None => Identity { fault: Some(IdentityFault::Missing), ..Identity::default() },
+            Some(verify) => Identity { verified: kinds, ..verify.identify(kinds, request) },
+            None => Identity { verified: kinds, ..Identity::default() },
         }
     }
 
-    /// See [`Verify::refresh_key_set`].
-    pub async fn refresh_key_set(&self) {
-        if let Some(verify) = &self.0 {
-            verify.refresh_key_set().await;
+    /// See [`Verify::complete`].
+    pub async fn complete(&self, identity: Identity, request: Identified<'_>) -> Identity {
+        match &self.0 {
+            Some(verify) if is_incomplete(&identity) => verify.complete(identity, request).await,
+            _ => identity,
+        }
+    }
+
+    /// See [`Verify::complete_blocking`].
+    pub fn complete_blocking(&self, identity: Identity, request: Identified<'_>) -> Identity {
+        match &self.0 {
+            Some(verify) if is_incomplete(&identity) => verify.complete_blocking(identity, request),
+            _ => identity,
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::limits::rule::Limit;
 use crate::request::facts::Facts;
 use crate::request::identity::IdentityValue;
 use crate::route::Matcher;
+use tidegate_limit::calendar::schedule::Schedule;
 
 /// The conditions of a limit. The limit counts only requests that meet all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct When {
     pub matcher: Matcher,
     /// The tiers of the request; an empty list matches all tiers, and requests without a tier.
     pub tiers: Vec<Box<str>>,
+    /// The times of the week; `None` matches all times.
+    pub schedule: Option<Box<Schedule>>,
 }
 
 /// The first condition of a limit that a request does not meet.
@@ -22,6 +25,8 @@ pub enum Unmet<'w> {
     Condition(Condition<'w>),
     /// The tier is not in this list.
     Tier(&'w [Box<str>]),
+    /// The time is not in this schedule.
+    Time(&'w Schedule),
 }
 
 impl When {
@@ -30,6 +35,12 @@ impl When {
     pub fn unmet(&self, limit: &Limit, facts: &Facts<'_>) -> Option<Unmet<'_>> {
         if let Some(condition) = self.matcher.unmet(facts) {
             return Some(Unmet::Condition(condition));
+        }
+        // Without a time, the limit applies.
+        if let (Some(schedule), Some(time)) = (&self.schedule, facts.time)
+            && !schedule.includes(time)
+        {
+            return Some(Unmet::Time(schedule));
         }
         if self.tiers.is_empty() {
             return None;
@@ -48,6 +59,7 @@ impl std::fmt::Display for Unmet<'_> {
         match self {
             Self::Condition(condition) => write!(f, "{condition} does not match"),
             Self::Tier(tiers) => write!(f, "the tier is not {}", tiers.join(" or ")),
+            Self::Time(schedule) => write!(f, "the time is not {schedule}"),
         }
     }
 }

@@ -1,30 +1,38 @@
-//! The settings of API keys and tokens.
+//! The settings of API keys, tokens and passwords.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use http::Uri;
 
+use crate::request::identity::IdentityCondition;
+
 /// The credentials that the rules accept: `identities` in the rule file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdentitySettings {
     /// The file of API keys. `None` without API keys.
     pub keys: Option<PathBuf>,
-    /// The accepted tokens. `None` without tokens.
-    pub tokens: Option<TokenSettings>,
+    /// The file of users with the hashes of their passwords. `None` without users.
+    pub users: Option<PathBuf>,
+    /// The accepted tokens of each issuer. No two entries have the same issuer.
+    pub tokens: Vec<TokenSettings>,
 }
 
-/// The accepted tokens: `identities.jwt` in the rule file.
+/// The accepted tokens of an issuer: `identities.jwt` in the rule file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenSettings {
+    /// The name of the issuer. `None` for a single issuer without a name.
+    pub name: Option<Box<str>>,
     /// The source of the key set that verifies tokens.
     pub jwks: KeySetSource,
     /// The trusted authorities of an `https` server of the key set. By default the authorities of the system.
     pub ca: Option<PathBuf>,
     /// The required `iss`.
     pub issuer: String,
-    /// The accepted values of `aud`.
+    /// The accepted values of `aud`. An empty list accepts all.
     pub audiences: Vec<String>,
+    /// The conditions that the claims must meet.
+    pub claims: Vec<IdentityCondition>,
     /// The longest token, in bytes.
     pub max_token: usize,
 }

@@ -56,7 +56,7 @@ pub enum Variable {
     RetryAfter,
     /// `{limit}`: the first limit that rejected the request.
     Limit,
-    /// `{jwt:CLAIM}` or `{key:NAME}`.
+    /// `{jwt:CLAIM}`, `{key:NAME}` or `{basic:user}`.
     Identity(IdentityValue),
 }
 
@@ -216,7 +216,7 @@ impl Variable {
             "route" => Self::Route,
             "retry_after" => Self::RetryAfter,
             "limit" => Self::Limit,
-            _ => Self::Identity(IdentityValue::parse(name).filter(|value| value.reads_token() || value.reads_key())?),
+            _ => Self::Identity(IdentityValue::parse(name).filter(|value| !value.kinds().is_empty())?),
         })
     }
 }

@@ -22,7 +22,7 @@ fn identity(claim: &str) -> Identity {
     let claims = json!({ "sub": claim, "https://id.example/plan": "pro", "n": 7, "list": [1] });
     let token = claims.as_object().cloned().map(|claims| Claims(claims).into());
     let key = ApiKey::new("team-1", None, Arc::default(), []).expect("a key");
-    Identity { token, key: Some(key.into()), fault: None }
+    Identity { token, key: Some(key.into()), ..Identity::default() }
 }
 
 /// Renders a template for a request with this host, path and claim `sub`.

@@ -1,9 +1,11 @@
 //! Checks `identities`, and that routes only read configured identities.
 
+mod require;
 mod settings;
 
+use std::sync::Arc;
+
 use crate::Purpose;
-use crate::check::all;
 use crate::check::matching::route_context::RouteContext;
 use crate::check::request_value::request_value;
 use crate::file::located::Located;
@@ -13,6 +15,7 @@ use tidegate_rules::client::ClientSource;
 use tidegate_rules::request::identity::IdentityKinds;
 use tidegate_rules::rules::Credentials;
 
+pub(crate) use self::require::require;
 pub(crate) use self::settings::{check_tiers, identities};
 
 const FROM_HELP: &str = "write `header:NAME`, `cookie:NAME` or `query:NAME`";
@@ -20,18 +23,40 @@ const FROM_HELP: &str = "write `header:NAME`, `cookie:NAME` or `query:NAME`";
 const JWT_EXAMPLE: &str = "{ jwks: https://id.example.com/jwks.json, issuer: https://id.example.com/, audience: api }";
 const LAYER_JWT_EXAMPLE: &str = "{ jwks: jwks.json, issuer: https://id.example.com/, audience: api }";
 const KEYS_EXAMPLE: &str = "{ header: X-Api-Key, file: keys.yaml }";
+const BASIC_EXAMPLE: &str = "{ file: users.htpasswd }";
+
+/// The default of `realm`.
+const DEFAULT_REALM: &str = "internal";
 
 /// Converts where requests contain credentials.
 pub(crate) fn credentials(file: &File, problems: &mut Problems) -> Checked<Credentials> {
     let Some(raw) = file.identities.optional(problems)? else { return Ok(Credentials::default()) };
     let key = key_source(raw, problems);
     let token = token_source(raw, problems);
-    let (key, token) = (key?, token?);
+    let realm = realm(raw, problems);
+    let (key, token, realm) = (key?, token?, realm?);
     if key.is_some() && key == token {
         let message = "API keys and tokens are in the same part of a request";
         return Err(raw.jwt.report(message, "set `from`, or another `header` of `keys`", problems));
     }
-    Ok(Credentials { key, token })
+    Ok(Credentials { key, token, realm })
+}
+
+/// Returns the names of the issuers of tokens. A single issuer may have none.
+pub(crate) fn issuers(file: &File) -> Vec<&str> {
+    let entries = file.identities.get().into_iter().flat_map(|identities| identities.jwt.items());
+    entries.filter_map(|jwt| jwt.get()?.name.get().map(String::as_str)).collect()
+}
+
+fn realm(raw: &file::Identities, problems: &mut Problems) -> Checked<Option<Arc<str>>> {
+    let Some(basic) = raw.basic.optional(problems)? else { return Ok(None) };
+    let realm = basic.realm.optional(problems)?.map_or(DEFAULT_REALM, String::as_str);
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b' ' | b'.' | b'_' | b'-');
+    if realm.len() > 64 || !realm.bytes().all(is_valid) {
+        let message = format!("{} is not the name of a realm", quote(realm));
+        return Err(basic.realm.report(message, "use at most 64 letters, digits, spaces and `._-`", problems));
+    }
+    Ok(Some(realm.into()))
 }
 
 fn key_source(raw: &file::Identities, problems: &mut Problems) -> Checked<Option<ClientSource>> {
@@ -47,11 +72,20 @@ fn key_source(raw: &file::Identities, problems: &mut Problems) -> Checked<Option
 }
 
 fn token_source(raw: &file::Identities, problems: &mut Problems) -> Checked<Option<ClientSource>> {
-    let Some(jwt) = raw.jwt.optional(problems)? else { return Ok(None) };
-    match jwt.from.optional(problems)? {
-        Some(text) => read_source(text, &jwt.from, problems).map(Some),
-        None => Ok(Some(ClientSource::Header(http::header::AUTHORIZATION))),
+    let mut common = None;
+    for jwt in raw.jwt.optional(problems)?.into_iter().flatten() {
+        let raw = &jwt.required(problems)?.from;
+        let source = match raw.optional(problems)? {
+            Some(text) => read_source(text, raw, problems)?,
+            None => ClientSource::Header(http::header::AUTHORIZATION),
+        };
+        if common.as_ref().is_some_and(|common| *common != source) {
+            let message = "all issuers need the same `from`: a request has one token";
+            return Err(problems.add(jwt.location, message, "set `from` of each entry to the same value"));
+        }
+        common = Some(source);
     }
+    Ok(common)
 }
 
 fn read_source(text: &str, raw: &Located<String>, problems: &mut Problems) -> Checked<ClientSource> {
@@ -59,18 +93,6 @@ fn read_source(text: &str, raw: &Located<String>, problems: &mut Problems) -> Ch
         Some(source @ (ClientSource::Header(_) | ClientSource::Cookie(_) | ClientSource::Query(_))) => Ok(source),
         _ => Err(raw.report(format!("{} is not a part of a request", quote(text)), FROM_HELP, problems)),
     }
-}
-
-/// Converts `require`.
-pub(crate) fn require(
-    route: &file::Route,
-    context: RouteContext<'_>,
-    problems: &mut Problems,
-) -> Checked<IdentityKinds> {
-    let Some(kinds) = route.require.optional(problems)? else { return Ok(IdentityKinds::default()) };
-    let kinds: IdentityKinds = all(kinds.iter().map(|kind| kind.required(problems).copied()))?.into_iter().collect();
-    check_configured(kinds, context, &route.require, problems)?;
-    Ok(kinds)
 }
 
 /// Reports an error if these kinds of credentials are not configured.
@@ -89,6 +111,7 @@ pub(super) fn check_configured<T>(
     for (is_needed, is_present, key, example) in [
         (kinds.token, identities.is_some_and(|identities| identities.jwt.is_present()), "jwt", jwt),
         (kinds.key, identities.is_some_and(|identities| identities.keys.is_present()), "keys", KEYS_EXAMPLE),
+        (kinds.user, identities.is_some_and(|identities| identities.basic.is_present()), "basic", BASIC_EXAMPLE),
     ] {
         if is_needed && !is_present {
             let message = format!("this needs `identities.{key}`, which is not configured");

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use crate::check::all;
+use crate::check::matching::identity::of_kind;
 use crate::file::located::Located;
 use crate::file::{self, File};
 use crate::problem::suggest::nearest;
 use crate::problem::{Checked, Problems, quote, quote_all};
 use crate::{LoadedVerifier, Purpose, Source};
-use tidegate_rules::request::identity::IdentityValue;
+use tidegate_rules::request::identity::{IdentityKind, IdentityTest, IdentityValue};
 use tidegate_rules::route::Routes;
 use tidegate_rules::settings::files::ConfiguredFile;
 use tidegate_rules::settings::identities::{IdentitySettings, KeySetSource, KeySetUrl, TokenSettings};
@@ -25,10 +26,14 @@ pub(crate) fn identities(
     let Some(raw) = file.identities.optional(problems)? else { return Ok(Default::default()) };
     let Source { files, .. } = source;
     let keys = raw.keys.optional(problems)?.map(|keys| Ok(files.path(keys.file.required(problems)?))).transpose();
-    let tokens = raw.jwt.optional(problems)?.map(|jwt| tokens(jwt, source, problems)).transpose();
-    // The valid part is read even if the other has errors.
-    let (keys_or_none, tokens_or_none) = (keys.clone().ok().flatten(), tokens.clone().ok().flatten());
-    let valid = IdentitySettings { keys: keys_or_none, tokens: tokens_or_none };
+    let users = raw.basic.optional(problems)?.map(|basic| Ok(files.path(basic.file.required(problems)?))).transpose();
+    let tokens = all_tokens(raw, source, problems);
+    // The valid part is read even if others have errors.
+    let valid = IdentitySettings {
+        keys: keys.clone().ok().flatten(),
+        users: users.clone().ok().flatten(),
+        tokens: tokens.clone().unwrap_or_default(),
+    };
     let Some(mut loaded) = files.checks().verifier(&valid, files.are_checked()) else {
         let (message, help) = (
             "`identities` needs a program that verifies credentials",
@@ -37,8 +42,37 @@ pub(crate) fn identities(
         return Err(file.identities.report(message, help, problems));
     };
     let keys = report(loaded.bad_keys.take(), raw.keys.get().map(|keys| &keys.file), problems).and(keys);
-    let tokens = report(loaded.bad_key_set.take(), raw.jwt.get().map(|jwt| &jwt.jwks), problems).and(tokens);
-    Ok((IdentitySettings { keys: keys?, tokens: tokens? }, loaded))
+    let users = report(loaded.bad_users.take(), raw.basic.get().map(|basic| &basic.file), problems).and(users);
+    let key_sets = all(std::mem::take(&mut loaded.bad_key_sets).into_iter().map(|(position, fault)| {
+        let jwt = raw.jwt.items().get(position).and_then(Located::get);
+        report(Some(fault), jwt.map(|jwt| &jwt.jwks), problems)
+    }));
+    let tokens = key_sets.and(tokens);
+    Ok((IdentitySettings { keys: keys?, users: users?, tokens: tokens? }, loaded))
+}
+
+/// Converts the issuers of tokens. The issuer of a token selects its entry, so no two entries have the same.
+fn all_tokens(raw: &file::Identities, source: Source<'_>, problems: &mut Problems) -> Checked<Vec<TokenSettings>> {
+    let Some(entries) = raw.jwt.optional(problems)? else { return Ok(Vec::new()) };
+    let tokens = all(entries.iter().map(|jwt| tokens(jwt.required(problems)?, source, problems)));
+    let mut checked = Ok(());
+    for (position, entry) in entries.iter().enumerate() {
+        let Some(jwt) = entry.get() else { continue };
+        if entries.len() > 1 && !jwt.name.is_present() {
+            let message = "an issuer in a list needs a name";
+            checked = Err(problems.add(entry.location, message, "for example `name: customers`"));
+        }
+        let before = || entries[..position].iter().filter_map(Located::get);
+        if jwt.name.get().is_some() && before().any(|other| other.name.get() == jwt.name.get()) {
+            checked = Err(jwt.name.report("two issuers have this name", "rename one of them", problems));
+        }
+        if jwt.issuer.get().is_some() && before().any(|other| other.issuer.get() == jwt.issuer.get()) {
+            let message = "another entry has the same `issuer`, which selects the entry of a token";
+            let help = "merge the entries: `audience` and `claims` take lists";
+            checked = Err(jwt.issuer.report(message, help, problems));
+        }
+    }
+    checked.and(tokens)
 }
 
 /// Reports the message and the help about a file.
@@ -74,10 +108,19 @@ pub(crate) fn check_tiers(
 fn tokens(raw: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> Checked<TokenSettings> {
     let jwks = key_set(raw, source, problems);
     let ca = authorities(raw, source, problems);
-    let audiences = all(raw.audience.required(problems)?.iter().map(|text| audience(text, problems)));
+    let audiences = raw.audience.optional(problems)?;
+    let audiences = all(audiences.into_iter().flatten().map(|text| audience(text, problems)));
+    let claims = of_kind(&raw.claims, IdentityKind::Token, problems);
     let issuer = issuer(&raw.issuer, problems)?;
     let max_token = raw.max_token.size(TokenSettings::DEFAULT_MAX_TOKEN, problems)?;
-    Ok(TokenSettings { jwks: jwks?, ca: ca?, issuer, audiences: audiences?, max_token })
+    let (audiences, claims) = (audiences?, claims?);
+    if audiences.is_empty() && !claims.iter().any(|claim| matches!(claim.test, IdentityTest::OneOf(_))) {
+        let message = "`jwt` needs `audience`, or a value in `claims`: otherwise tokens for other services are valid";
+        let help = "for example `audience: api`, or `claims: { client_id: web }` if tokens have no `aud`";
+        return Err(problems.add(raw.claims.key_location(), message, help));
+    }
+    let name = raw.name.optional(problems)?.map(|name| name.as_str().into());
+    Ok(TokenSettings { name, jwks: jwks?, ca: ca?, issuer, audiences, claims, max_token })
 }
 
 /// Checks a value of `aud`, which is compared as a whole.

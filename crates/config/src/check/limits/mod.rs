@@ -9,6 +9,7 @@ pub(crate) mod rates;
 pub(crate) mod raw_limits;
 pub(crate) mod redisson;
 pub(crate) mod route_limits;
+pub(crate) mod schedule;
 pub(crate) mod shared_limits;
 pub(crate) mod spread;
 pub(crate) mod windows;
@@ -24,7 +25,7 @@ use crate::check::matching::{matcher, spelling};
 use crate::check::request_value::request_value;
 use crate::check::{Checked, all, present_keys};
 use crate::file;
-use crate::file::located::Located;
+use crate::file::located::{Located, ValueOrMap};
 use crate::problem::suggest::nearest;
 use crate::problem::{Location, Problems, quote};
 use tidegate_limit::{AlgorithmName, Mode, Quota};
@@ -131,7 +132,8 @@ fn conditions(raw: &file::Limit, context: RouteContext<'_>, problems: &mut Probl
     let Some(raw) = raw.when.optional(problems)? else { return Ok(None) };
     let matcher = matcher::conditions(&raw.matcher, context.matching, Case::Sensitive, problems);
     let tiers = rates::tiers_of_condition(&raw.tier, context.file, problems);
-    Ok(Some(When { matcher: matcher?, tiers: tiers? }))
+    let schedule = schedule::schedule(raw, problems);
+    Ok(Some(When { matcher: matcher?, tiers: tiers?, schedule: schedule?.map(Box::new) }))
 }
 
 /// Converts `on_store_failure`. A limit with `adopt` has no rate to enforce locally while the store is unreachable.
@@ -172,8 +174,12 @@ pub(super) fn check_identities(route: &file::Route, context: RouteContext<'_>, p
     for raw in of_limits.chain(of_slots) {
         if let Some(value) = raw.get().and_then(|text| IdentityValue::parse(text)) {
             checked = check_configured(value.kinds(), context, raw, problems).and(checked);
+            // Only a tier can be an item of a list.
+            let is_tier = |limit: &file::Limit| limit.tier.get().is_some_and(|tier| std::ptr::eq(&tier.by, raw));
+            let is_list = limits_of(context.file, route).any(is_tier);
+            let spelling_of = if is_list { spelling::of_tested_claim } else { spelling::of_claim };
             if let IdentityValue::Claim(claim) = &value
-                && let Some(spelling) = spelling::of_claim(claim)
+                && let Some(spelling) = spelling_of(claim)
             {
                 spelling.warn(raw.location, problems);
             }
@@ -195,7 +201,12 @@ fn check_key_tier<T>(
 ) -> Checked<()> {
     check_configured(IdentityValue::KeyTier.kinds(), context, tiers, problems)?;
     let required = route.require.items();
-    if !required.is_empty() && required.iter().all(|kind| kind.get() == Some(&IdentityKind::Token)) {
+    let has_only_token = |item: &Located<_>| match item.get() {
+        Some(ValueOrMap::Value(kind)) => *kind == IdentityKind::Token,
+        Some(ValueOrMap::Map(file::Require { jwt, keys, .. })) => jwt.is_present() && !keys.is_present(),
+        None => false,
+    };
+    if !required.is_empty() && required.iter().all(has_only_token) {
         let message = "requests with only a token have no tier: `tier` of `when` reads `key:tier`";
         let help =
             "to read it from the token, add `tier: { by: jwt:CLAIM, default: TIER }` to the limit instead of `rate`";
@@ -275,16 +286,18 @@ fn source(raw: &Located<String>, functions: &[ClientFunction], problems: &mut Pr
         }
         (Some(("tls", "subject")), _) => return Ok(ClientSource::Tls(TlsName::Subject)),
         (Some(("tls", "san")), _) => return Ok(ClientSource::Tls(TlsName::San)),
-        (Some(("jwt" | "key" | "extension", _)), Some(value)) => return Ok(ClientSource::Identity(value)),
+        (Some(("jwt" | "key" | "basic" | "extension", _)), Some(value)) => return Ok(ClientSource::Identity(value)),
         _ => {}
     }
     let (kind, name) = text.split_once(':').map_or((text, None), |(kind, name)| (kind, Some(name)));
-    let help =
-        match nearest(kind, ["ip", "host", "path", "header", "cookie", "query", "tls", "jwt", "key", "extension"]) {
-            Some(near) if near != kind => {
-                format!("did you mean {}?", quote(&name.map_or(near.to_owned(), |name| format!("{near}:{name}"))))
-            }
-            _ => CLIENT_HELP.to_owned(),
-        };
+    let help = match nearest(
+        kind,
+        ["ip", "host", "path", "header", "cookie", "query", "tls", "jwt", "key", "basic", "extension"],
+    ) {
+        Some(near) if near != kind => {
+            format!("did you mean {}?", quote(&name.map_or(near.to_owned(), |name| format!("{near}:{name}"))))
+        }
+        _ => CLIENT_HELP.to_owned(),
+    };
     Err(raw.report(format!("{} is not a client source", quote(text)), help, problems))
 }

@@ -70,7 +70,8 @@ fn unit(raw: &Located<Interval>, problems: &mut Problems) -> Checked<Unit> {
     })
 }
 
-fn suggest_zone(zone: &str) -> String {
+/// Returns the help for an unknown time zone.
+pub(crate) fn suggest_zone(zone: &str) -> String {
     let zones = Calendar::zones();
     match nearest(zone, zones.iter().map(String::as_str)) {
         Some(near) => format!("did you mean {}?", quote(near)),

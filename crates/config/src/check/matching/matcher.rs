@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::Method;
 
 use super::conditions::values;
+use super::identity::of_all_kinds;
 use super::spelling;
 use crate::check::{Checked, all, network};
 use crate::file;
@@ -57,6 +58,7 @@ pub(crate) fn conditions(
     let methods = all(raw.methods.items().iter().map(|entry| method(entry, problems)));
     let values = values(raw, case, problems);
     let clients = all(raw.clients.items().iter().map(|entry| network(entry, problems)));
+    let identity = of_all_kinds(&raw.identity, problems);
     let not = all(raw.not.items().iter().map(|entry| conditions(entry.required(problems)?, context, case, problems)));
     own_case?;
     let (hosts, paths, clients) = (hosts?, paths?, clients?);
@@ -66,7 +68,7 @@ pub(crate) fn conditions(
         return Err(raw.path.report(message, help, problems));
     }
     let clients = (!clients.is_empty()).then(|| ClientNetworks::new(clients, Arc::clone(context.addresses)));
-    Ok(Matcher { hosts, paths, case, methods: methods?, values: values?, clients, not: not? })
+    Ok(Matcher { hosts, paths, case, methods: methods?, values: values?, clients, identity: identity?, not: not? })
 }
 
 fn unmatchable_slash(path: &PathPattern, raw: &Located<String>, problems: &mut Problems) -> Reported {

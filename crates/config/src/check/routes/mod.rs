@@ -22,6 +22,7 @@ use crate::Purpose;
 use crate::check::limits::raw_limits::{limits_of, own_limits};
 use crate::check::limits::shared_limits::SharedLimits;
 use crate::check::limits::{redisson, route_limits};
+use crate::check::matching::identity::warn_of_issuers;
 use crate::check::matching::matcher::matcher;
 use crate::check::matching::route_context::RouteContext;
 use crate::check::names::duplicates;
@@ -34,7 +35,7 @@ use crate::problem::{Location, Problems};
 use crate::values::units::Millis;
 use crate::yaml::node::Node;
 use tidegate_rules::limits::policy::{RateLimitFields, RateLimitHeaders};
-use tidegate_rules::request::identity::IdentityKinds;
+use tidegate_rules::request::identity::Requirement;
 use tidegate_rules::route::{Action, Matcher, Route, Routes};
 use tidegate_rules::rules::When;
 use tidegate_rules::settings::upstream::Protocol;
@@ -64,7 +65,7 @@ struct RouteParts {
     matcher: Checked<Matcher>,
     action: Checked<Action>,
     limits: Checked<Vec<tidegate_rules::limits::rule::Limit>>,
-    require: Checked<IdentityKinds>,
+    require: Checked<Requirement>,
 }
 
 /// The kind of the items of `routes`.
@@ -112,6 +113,7 @@ impl RouteReader<'_> {
     ) -> Checked<Route> {
         let context = self.context;
         let matcher = matcher(&raw.r#match, context.matching, problems);
+        let matcher = matcher.and_then(|matcher| check_identity(matcher, raw, context, problems));
         let conditions = matcher.clone().ok();
         let action = action::action(raw, context, problems);
         let require = identities::require(raw, context, problems);
@@ -222,6 +224,21 @@ fn route(
         timeout: timeout?,
         reject: reject?,
     })
+}
+
+/// Checks the conditions of a route on credentials.
+fn check_identity(
+    matcher: Matcher,
+    raw: &file::Route,
+    context: RouteContext<'_>,
+    problems: &mut Problems,
+) -> Checked<Matcher> {
+    if let Some(identity) = raw.r#match.get().map(|conditions| &conditions.identity) {
+        identities::check_configured(matcher.identity_kinds(), context, identity, problems)?;
+        let issuers = identities::issuers(context.file);
+        warn_of_issuers(&matcher.identity, &issuers, identity.location, problems);
+    }
+    Ok(matcher)
 }
 
 /// Returns `false` if the route's upstream always uses HTTP/2, which has no `Upgrade`.

@@ -98,6 +98,6 @@ fn braced(name: &str) -> String {
 
 fn list(allowed: Variables) -> String {
     let names: Vec<_> = allowed.names.iter().map(|name| format!("{{{name}}}")).collect();
-    let identity = if allowed.has_identity { ", `{jwt:CLAIM}`, `{key:NAME}`" } else { "" };
+    let identity = if allowed.has_identity { ", `{jwt:CLAIM}`, `{key:NAME}`, `{basic:user}`" } else { "" };
     format!("the variables are {}{identity}", quote_all(names.iter().map(String::as_str)))
 }

@@ -66,7 +66,7 @@ impl<'n> KeyValue<'n> {
         if self.node.is_null() {
             return Err(self.report("has no value", "give it one, or leave the key out", problems));
         }
-        if let (Some(texts), Kind::Text | Kind::Address | Kind::Secret) = (self.node.secrets(), kind) {
+        if let (Some(texts), Kind::Text | Kind::Address | Kind::Scalar | Kind::Secret) = (self.node.secrets(), kind) {
             problems.add_secrets(texts);
         }
         Ok(())
@@ -111,6 +111,7 @@ impl FromYaml for String {
         let text = match kind {
             Kind::Text => value.text(problems),
             Kind::Address | Kind::Statuses => value.text_or_number(problems),
+            Kind::Scalar => return value.scalar(problems),
             Kind::Secret => value.secret(problems),
             Kind::Name => value.name(problems),
             Kind::Prefix => value.prefix(problems),

@@ -60,6 +60,15 @@ impl<'n> KeyValue<'n> {
         }
     }
 
+    /// Returns a text, a whole number or a boolean, in the form that JSON has for it.
+    pub(super) fn scalar(self, problems: &mut Problems) -> Checked<String> {
+        match self.node.scalar() {
+            Some(Scalar { kind: ScalarKind::Int(number), .. }) => Ok(number.to_string()),
+            Some(Scalar { text, kind: ScalarKind::Bool, .. }) => Ok(text.to_ascii_lowercase()),
+            _ => self.text(problems).map(str::to_owned),
+        }
+    }
+
     /// Returns a secret text, which no message repeats.
     pub(super) fn secret(self, problems: &mut Problems) -> Checked<&'n str> {
         match self.node.scalar() {

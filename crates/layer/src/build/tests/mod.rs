@@ -101,7 +101,13 @@ fn rules_with_every_key_are_valid() {
 fn builders_have_every_key_of_a_library() {
     let identities = ApiKeys::in_header("keys.yaml", "x-key");
     let tokens = Tokens::new("jwks.json", "https://id.example.com/", ["api"]).from("cookie:t").max_token(4_096);
-    let rules = every_key().api_keys(identities).tokens(tokens);
+    let tokens = tokens.claim("client_id", IdentityCondition::any(["web", "app"]));
+    let rules = every_key().api_keys(identities).issuer("customers", tokens);
+    let rules = rules.passwords(Passwords::in_file("users.htpasswd").realm("pages"));
+    let admins = Required::token().claim("/roles", "admin").key("tier", IdentityCondition::not(["free"]));
+    let admins = Route::new("admins").identity("jwt:sub", IdentityCondition::present()).require_credentials(admins);
+    let users = Required::password().user("ann");
+    let rules = rules.route(admins.require_credentials(users).require_credentials(Required::api_key()));
     let rules = rules.route(Route::new("identified").require(IdentityKind::Key));
     let [mut used, known] = built::used_and_known_keys(&rules.keys);
     let [more, _] = built::used_and_known_keys(&Rules::new().api_keys(ApiKeys::in_cookie("k", "c")).keys);
@@ -113,7 +119,10 @@ fn builders_have_every_key_of_a_library() {
         "`identities`",
         "`keys`",
         "`jwt`",
+        "`basic`",
         "a route",
+        "`require`",
+        "an exclusion",
         "`redirect`",
         "`respond`",
         "changes of header fields",

@@ -16,6 +16,7 @@ pub use self::method::is_common;
 use crate::request::identity::{Identity, IdentityFault, IdentityValue};
 use crate::request::path::{self, EncodedSlash, Path, Slashes};
 use crate::request::sanitize::BadField;
+use tidegate_limit::calendar::schedule::Minute;
 
 /// The facts of a request: of a real one, or of one described in a log line or on the command line.
 #[derive(Clone, Debug)]
@@ -43,8 +44,10 @@ pub struct Facts<'a> {
     pub tls: Option<&'a TlsPeer>,
     /// The extensions of the request, which can have client keys of the program. `None` if it has none.
     pub extensions: Option<&'a Extensions>,
-    /// The verified identities, as soon as the route is known.
+    /// The verified identities, as soon as the route is known, or a condition of a route needs them.
     pub identity: Option<Box<Identity>>,
+    /// The time of the store. `None` if no rule depends on the time of day.
+    pub time: Option<Minute>,
 }
 
 /// The names in the certificate of a TLS peer. Both are `None` without a certificate.
@@ -168,8 +171,21 @@ impl<'a> Facts<'a> {
     ) -> Self {
         let peer = peer.map(|peer| peer.to_canonical());
         let (peer_is_client, peer_is_trusted) = (false, false);
-        let (tls, extensions, identity) = (None, None, None);
-        Self { method, host, path, query, headers, peer, peer_is_client, peer_is_trusted, tls, extensions, identity }
+        let (tls, extensions, identity, time) = (None, None, None, None);
+        Self {
+            method,
+            host,
+            path,
+            query,
+            headers,
+            peer,
+            peer_is_client,
+            peer_is_trusted,
+            tls,
+            extensions,
+            identity,
+            time,
+        }
     }
 
     /// Returns a value of the verified identity, or of a header field from a trusted peer.

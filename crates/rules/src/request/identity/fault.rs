@@ -1,7 +1,11 @@
 //! Why the credentials of a request are not accepted.
 
+use http::StatusCode;
+
+use super::IdentityKind;
+
 /// The words of [`IdentityFault`], in the order of its variants.
-const WORDS: [&str; 14] = [
+const WORDS: [&str; 20] = [
     "missing",
     "malformed_key",
     "unknown_key",
@@ -15,7 +19,13 @@ const WORDS: [&str; 14] = [
     "not_yet_valid",
     "issuer",
     "audience",
+    "required_claim",
     "unavailable",
+    "malformed_password",
+    "wrong_password",
+    "unchecked_password",
+    "busy",
+    "not_allowed",
 ];
 
 /// Why the credentials of a request are not accepted. The text is the detail of the response.
@@ -60,9 +70,27 @@ pub enum IdentityFault {
     /// `aud` is missing, or contains only other audiences.
     #[error("the token is for another audience")]
     Audience,
+    /// A claim that `claims` requires is missing or has another value.
+    #[error("a required claim of the token is missing or has another value")]
+    RequiredClaim,
     /// No key set has been loaded.
     #[error("tokens cannot be verified at present")]
     Unavailable,
+    /// The user and the password were sent twice, or are malformed.
+    #[error("the user and the password are malformed")]
+    MalformedPassword,
+    /// The user is not known, or the password is wrong. Both take the same time.
+    #[error("the user or the password is wrong")]
+    WrongPassword,
+    /// The password has to be compared with its hash, which takes long.
+    #[error("the password has not been checked")]
+    UncheckedPassword,
+    /// Too many passwords are being checked.
+    #[error("too many passwords are being checked")]
+    Busy,
+    /// The credentials are valid, but do not allow the request.
+    #[error("the credentials are valid, but do not allow this request")]
+    NotAllowed,
 }
 
 impl IdentityFault {
@@ -71,8 +99,29 @@ impl IdentityFault {
         WORDS[self as usize]
     }
 
-    /// Returns `true` if the fault is in the token.
-    pub fn is_of_token(self) -> bool {
-        !matches!(self, Self::Missing | Self::MalformedKey | Self::UnknownApiKey)
+    /// Returns the kind of the credentials that have the fault. `None` if the fault is in no kind.
+    pub fn kind(self) -> Option<IdentityKind> {
+        match self {
+            Self::Missing | Self::NotAllowed => None,
+            Self::MalformedKey | Self::UnknownApiKey => Some(IdentityKind::Key),
+            Self::MalformedPassword | Self::WrongPassword | Self::UncheckedPassword | Self::Busy => {
+                Some(IdentityKind::User)
+            }
+            _ => Some(IdentityKind::Token),
+        }
+    }
+
+    /// Returns `true` if the gateway cannot verify the credentials at present.
+    pub fn is_temporary(self) -> bool {
+        matches!(self, Self::Unavailable | Self::UncheckedPassword | Self::Busy)
+    }
+
+    /// Returns the status of the response: 401, 403 or 503.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::NotAllowed => StatusCode::FORBIDDEN,
+            fault if fault.is_temporary() => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::UNAUTHORIZED,
+        }
     }
 }

@@ -26,6 +26,7 @@ impl Matcher {
                 || (!other.methods.is_empty() && other.methods.iter().all(|method| self.methods.contains(method))))
             && self.values.iter().all(|wide| other.values.iter().any(|narrow| wide.covers(narrow)))
             && self.clients.iter().all(|wide| other.clients.as_ref().is_some_and(|narrow| wide.covers(narrow)))
+            && self.identity.iter().all(|wide| other.identity.contains(wide))
             && self.not.iter().all(is_allowed)
     }
 

@@ -74,6 +74,7 @@ fn positive() -> impl Strategy<Value = Matcher> {
             case,
             values,
             clients,
+            identity: Vec::new(),
             not: Vec::new(),
         },
     )
@@ -121,6 +122,7 @@ fn with_facts<T>((host, path, method, query, fields, peer): &Request, read: impl
         tls: None,
         extensions: None,
         identity: None,
+        time: None,
     })
 }
 
@@ -140,6 +142,7 @@ proptest! {
             paths: if shares[1] { wide.paths.clone() } else { narrow.paths },
             values: if shares[2] { [wide.values.clone(), narrow.values].concat() } else { narrow.values },
             clients: if shares[3] { wide.clients.clone() } else { narrow.clients },
+            identity: Vec::new(),
             not: if shares[4] { [wide.not.clone(), narrow.not].concat() } else { narrow.not },
             case: narrow.case,
             methods: narrow.methods,

@@ -17,6 +17,7 @@ fn facts<'a>(query: Option<&'a str>, headers: &'a HeaderMap) -> Facts<'a> {
         tls: None,
         extensions: None,
         identity: None,
+        time: None,
     }
 }
 

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 pub(crate) use self::paths::{host_help, of_path, path_help, segment_help};
-pub(crate) use self::values::{of_claim, of_item, of_part, of_value};
+pub(crate) use self::values::{of_claim, of_item, of_part, of_tested_claim, of_value};
 use crate::problem::{Location, Problems, quote, quote_all};
 
 /// A value that is probably not intended: the message of a warning, and the right spelling.

@@ -77,16 +77,35 @@ pub(crate) fn of_claim(claim: &str) -> Option<Spelling> {
     const MAPS_AND_LISTS: [&str; 7] =
         ["realm_access", "resource_access", "roles", "groups", "permissions", "scopes", "amr"];
     let help = "use a claim whose value is a text or a number: let the issuer add one to its tokens";
-    if MAPS_AND_LISTS.contains(&claim) {
+    if MAPS_AND_LISTS.contains(&claim.rsplit('/').next().unwrap_or_default()) && !claim.contains("://") {
         return Some(Spelling::new(
             format!("the claim {} is usually a list or a map, which has no value", quote(claim)),
             help,
         ));
     }
-    let is_path = claim.starts_with(['.', '$', '/']) || claim.contains(['.', '[']) && !claim.contains("://");
-    is_path.then(|| {
+    of_nested_claim(claim)
+}
+
+/// Returns the right spelling of the claim of a condition, which may be a list.
+pub(crate) fn of_tested_claim(claim: &str) -> Option<Spelling> {
+    match claim {
+        "realm_access" | "resource_access" => {
+            let message = format!("the claim {} is usually a map, which has no value", quote(claim));
+            Some(Spelling::new(message, "write a JSON pointer, such as `/realm_access/roles`"))
+        }
+        _ => of_nested_claim(claim),
+    }
+}
+
+/// Returns the JSON pointer of a nested claim in another notation.
+fn of_nested_claim(claim: &str) -> Option<Spelling> {
+    let is_literal = claim.starts_with('/') || claim.contains("://");
+    let is_path = claim.starts_with(['.', '$']) || claim.contains(['.', '[']);
+    (is_path && !is_literal).then(|| {
+        let names = claim.split(['.', '[', ']', '$', '"', '\'']).filter(|name| !name.is_empty());
+        let pointer: String = names.flat_map(|name| ["/", name]).collect();
         let message = format!("{} is the name of one claim, not of a claim within another", quote(claim));
-        Spelling::new(message, help)
+        Spelling::new(message, format!("write a JSON pointer: {}", quote(&pointer)))
     })
 }
 
