@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::credentials::{ApiKeys, KeyTable, TokenVerifier, UserTable, Users, Verifiers, key_file, user_file};
-use crate::transport::tls::{ServerCertificate, system_roots};
+use crate::transport::tls::{ServerCertificate, check_client_auth, system_roots};
 use crate::upstream::tls::{TlsSetupError, check};
-use tidegate_config::{FileChecks, LoadedVerifier, UpstreamTlsFault, quote};
+use tidegate_config::{CheckedCertificate, FileChecks, LoadedVerifier, UpstreamTlsFault, quote};
 use tidegate_rules::rules::Verifier;
 use tidegate_rules::settings::files::{ConfiguredFile, TlsFileError, read_bounded};
 use tidegate_rules::settings::identities::IdentitySettings;
 use tidegate_rules::settings::store::RedisTls;
-use tidegate_rules::settings::tls::CertificateFiles;
+use tidegate_rules::settings::tls::{CertificateFiles, ClientAuth};
 use tidegate_rules::settings::upstream::UpstreamTls;
 use tidegate_store::tls::pem::PemFile;
 
@@ -30,12 +30,18 @@ impl FileChecks for GatewayFiles {
         !system_roots().is_empty()
     }
 
-    fn certificate(&self, files: &CertificateFiles) -> Result<bool, TlsFileError> {
-        ServerCertificate::read(files).map(|certificate| certificate.has_hosts)
+    fn certificate(&self, files: &CertificateFiles) -> Result<CheckedCertificate, TlsFileError> {
+        let certificate = ServerCertificate::read(files)?;
+        let not_valid_now = certificate.not_valid_now();
+        Ok(CheckedCertificate { has_hosts: certificate.has_hosts, not_valid_now })
     }
 
     fn authorities(&self, file: ConfiguredFile<'_>) -> Result<(), TlsFileError> {
         file.read().and_then(|text| file.authorities(&text)).map(drop)
+    }
+
+    fn client_auth(&self, auth: &ClientAuth) -> Result<(), TlsFileError> {
+        check_client_auth(auth)
     }
 
     fn upstream_tls(&self, tls: &UpstreamTls) -> Result<(), UpstreamTlsFault> {

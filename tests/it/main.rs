@@ -122,6 +122,7 @@ mod tls_clients;
 mod tls_files;
 mod tls_names;
 mod tls_reload;
+mod tls_revocation;
 mod tls_sessions;
 mod unix_sockets;
 mod unsent;

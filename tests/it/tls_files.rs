@@ -1,6 +1,5 @@
 //! Errors of certificate and key files for TLS to clients. Each error names the file and the fault.
 
-use rcgen::date_time_ymd;
 use tidegate::Gateway;
 
 use crate::support::listening::address;
@@ -27,10 +26,7 @@ fn authority() -> Authority {
     authority.sign("good", &["good.example"]);
     authority.sign("other", &["other.example"]);
     authority.sign("nameless", &["192.0.2.1"]);
-    authority.sign_expired("expired", &["good.example"]);
-    authority.sign_with("coming", &["good.example"], |params| {
-        (params.not_before, params.not_after) = (date_time_ymd(2901, 1, 1), date_time_ymd(2902, 1, 1));
-    });
+    authority.write("bad-list", "-----BEGIN X509 CRL-----\nMIIB\n-----END X509 CRL-----\n");
     authority.write("text", "no certificate");
     authority.write("cut-off", "-----BEGIN CERTIFICATE-----\nMIIB");
     authority.write("beginning-cut-off", "-----BEGIN CERTIFICATE\nMIIB");
@@ -65,8 +61,6 @@ fn error_names_the_file_and_its_fault() {
         ("good.pem", "long", "long", "is longer than 1 MiB\n"),
         ("other-bytes", "good.key", "other-bytes", "contains a malformed certificate"),
         ("good.key", "good.key", "good.key", "contains no certificate"),
-        ("expired.pem", "expired.key", "expired.pem", "has expired on 2002-01-01T00:00:00Z"),
-        ("coming.pem", "coming.key", "coming.pem", "is not valid before 2901-01-01T00:00:00Z"),
         ("good.pem", "missing", "missing", "cannot be read: No such file or directory"),
         ("good.pem", "good.pem", "good.pem", "contains no unencrypted private key in PEM"),
         ("good.pem", "other.key", "other.key", "is not the key of the certificate"),
@@ -80,6 +74,18 @@ fn error_names_the_file_and_its_fault() {
     }
     let ocsp = errors_of("good.pem", "good.key", &format!(", ocsp: '{}'", authority.path("text")));
     assert!(ocsp.contains("text` is not an OCSP response in DER"), "{ocsp}");
+    for (crl, fault) in [
+        ("missing", "cannot be read: No such file or directory"),
+        ("text", "is not PEM"),
+        ("good.pem", "contains no revocation list"),
+        ("bad-list", "contains an unusable revocation list"),
+    ] {
+        let (ca, crl) = (authority.path("ca.pem"), authority.path(crl));
+        let (cert, key) = (authority.path("good.pem"), authority.path("good.key"));
+        let tls = format!("certificates: [{{ cert: '{cert}', key: '{key}' }}], client_auth: {{ ca: '{ca}', crl: '{crl}' }}");
+        let error = errors(&tls);
+        assert!(error.contains(&format!("`{crl}` {fault}")) && error.contains("1 error"), "{fault}\n{error}");
+    }
 }
 
 /// Regression test: an endless file took all memory, and a named pipe blocked its reader.

@@ -31,7 +31,9 @@ use self::problem::secrets::Secrets;
 pub use self::problem::{Problem, Problems, quote, quote_all, suggest};
 pub use self::reference::{reference, schema::schema};
 pub use self::sources::SourceFiles;
-pub use self::sources::file_checks::{AnyIdentities, FileChecks, LibraryFiles, LoadedVerifier, UpstreamTlsFault};
+pub use self::sources::file_checks::{
+    AnyIdentities, CheckedCertificate, FileChecks, LibraryFiles, LoadedVerifier, UpstreamTlsFault,
+};
 use self::sources::referenced_files::ReferencedFiles;
 pub use self::values::access_log::{AccessLog, AccessLogDestination, AccessLogFormat, Sample};
 pub use self::values::dashboard;

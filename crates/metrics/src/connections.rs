@@ -23,11 +23,17 @@ pub(super) struct Connections {
     accept_failures: Counter,
     rejected: Family<CauseLabels, Counter>,
     certificates: Family<CertificateLabels, Gauge>,
+    crls: Family<CrlLabels, Gauge>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CertificateLabels {
     certificate: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CrlLabels {
+    crl: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -54,6 +60,7 @@ impl Default for Connections {
             accept_failures: Counter::default(),
             rejected: Family::default(),
             certificates: Family::default(),
+            crls: Family::default(),
         }
     }
 }
@@ -112,6 +119,14 @@ impl Connections {
             action: "less than a week in the future: renew the file; the gateway reads it again by itself",
         };
         catalog.add(self.certificates.clone(), certificates);
+        let crls = Description {
+            name: "crl_expiry_seconds",
+            labels: &[Label::Open("crl")],
+            unit: "seconds since 1970",
+            meaning: "Earliest `nextUpdate` of the revocation lists in a file",
+            action: "in the past: fetch new lists; the gateway uses the expired ones in the meantime",
+        };
+        catalog.add(self.crls.clone(), crls);
     }
 
     /// Describes the counter of rejected requests, which a layer has, too.
@@ -169,6 +184,16 @@ impl Metrics {
     pub fn set_certificate_expiry(&self, file: &str, at: i64) {
         let labels = CertificateLabels { certificate: file.to_owned() };
         self.connections.certificates.get_or_create(&labels).set(at);
+    }
+
+    /// Sets the expiry of a file of revocation lists, in seconds since the Unix epoch.
+    pub fn set_crl_expiry(&self, file: &str, at: i64) {
+        self.connections.crls.get_or_create(&CrlLabels { crl: file.to_owned() }).set(at);
+    }
+
+    /// Ends the series of a file of revocation lists.
+    pub fn remove_crl_expiry(&self, file: &str) {
+        self.connections.crls.remove(&CrlLabels { crl: file.to_owned() });
     }
 
     /// Ends the series of a certificate file.

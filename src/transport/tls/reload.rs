@@ -19,11 +19,11 @@ pub(crate) trait Reloadable: Debug + Send + Sync {
     /// A file cannot be used. The previous configuration stays active.
     fn reload(&self) -> Result<(), Box<dyn Error>>;
 
-    /// Returns the certificates and OCSP responses that are presented to peers.
+    /// Returns the files that expire: certificates and OCSP responses that are presented to peers, and revocation lists.
     fn presented(&self) -> Vec<PresentedCertificate>;
 }
 
-/// A certificate or OCSP response that is presented to peers.
+/// A certificate or OCSP response that is presented to peers, or a file of revocation lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PresentedCertificate {
     pub(super) kind: FileKind,
@@ -37,6 +37,7 @@ pub(crate) struct PresentedCertificate {
 pub(super) enum FileKind {
     Certificate,
     OcspResponse,
+    RevocationLists,
 }
 
 impl PresentedCertificate {

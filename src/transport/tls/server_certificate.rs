@@ -18,6 +18,7 @@ pub(crate) struct ServerCertificate {
     /// If the OCSP response expires: when it does, and the key without the response.
     ocsp_end: Option<(i64, Arc<CertifiedKey>)>,
     /// Seconds since the Unix epoch.
+    not_before: i64,
     pub(crate) not_after: i64,
     /// Whether the certificate has a DNS name, so that clients can request it by server name.
     pub(crate) has_hosts: bool,
@@ -27,7 +28,7 @@ impl ServerCertificate {
     /// Reads the files of a certificate.
     ///
     /// # Errors
-    /// A file cannot be read or parsed, the key is not the certificate's, or the certificate is not valid now.
+    /// A file cannot be read or parsed, or the key is not the certificate's.
     pub(crate) fn read(files: &CertificateFiles) -> Result<Self, TlsFileError> {
         let cert = ConfiguredFile { key: "cert", path: &files.cert };
         let key = ConfiguredFile { key: "key", path: &files.key };
@@ -35,20 +36,24 @@ impl ServerCertificate {
         let malformed = || cert.error("contains a malformed certificate");
         let leaf = chain.first().cloned().ok_or_else(malformed)?;
         let leaf = Certificate::parse(&leaf).ok_or_else(malformed)?;
-        let now = i64::try_from(unix_seconds()).unwrap_or(i64::MAX);
-        if leaf.not_after < now {
-            return Err(cert.error(format!("has expired on {}", format_date(leaf.not_after))));
-        }
-        if leaf.not_before > now {
-            return Err(cert.error(format!("is not valid before {}", format_date(leaf.not_before))));
-        }
-        let (not_after, has_hosts) = (leaf.not_after, leaf.hosts().next().is_some());
+        let Certificate { not_before, not_after, .. } = leaf;
+        let has_hosts = leaf.hosts().next().is_some();
         let mut key = key.certified_key(chain, &key.read()?)?;
         let without_ocsp = key.clone();
         key.ocsp = files.ocsp.as_deref().map(read_ocsp).transpose()?;
         let next_update = key.ocsp.as_deref().and_then(super::ocsp::next_update);
         let ocsp_end = next_update.map(|end| (end, Arc::new(without_ocsp)));
-        Ok(Self { key: Arc::new(key), ocsp_end, not_after, has_hosts })
+        Ok(Self { key: Arc::new(key), ocsp_end, not_before, not_after, has_hosts })
+    }
+
+    /// Returns why clients reject the certificate now. The gateway presents it nevertheless: if it refused to start, the
+    /// clients of all other certificates would suffer, too.
+    pub(crate) fn not_valid_now(&self) -> Option<String> {
+        let now = i64::try_from(unix_seconds()).unwrap_or(i64::MAX);
+        if self.not_after < now {
+            return Some(format!("has expired on {}", format_date(self.not_after)));
+        }
+        (self.not_before > now).then(|| format!("is not valid before {}", format_date(self.not_before)))
     }
 
     /// Returns the key to present now: without its OCSP response if that has expired, because clients would reject it.
@@ -68,7 +73,7 @@ impl ServerCertificate {
 #[cfg(test)]
 impl From<CertifiedKey> for ServerCertificate {
     fn from(key: CertifiedKey) -> Self {
-        Self { key: Arc::new(key), ocsp_end: None, not_after: i64::MAX, has_hosts: true }
+        Self { key: Arc::new(key), ocsp_end: None, not_before: 0, not_after: i64::MAX, has_hosts: true }
     }
 }
 

@@ -9,7 +9,9 @@ use arc_swap::ArcSwap;
 use blake3::Hash;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoClientAuth, NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
+use rustls::server::{
+    NoClientAuth, NoServerSessionStorage, ProducesTickets, VerifierBuilderError, WebPkiClientVerifier,
+};
 use rustls::{ServerConfig, SupportedProtocolVersion, version};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -17,6 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use super::certificate::Certificate;
 use super::reload::{FileKind, PresentedCertificate, Reloadable};
 use super::resolver::CertificateResolver;
+use super::revocation::RevocationLists;
 use super::server_certificate::ServerCertificate;
 use super::settings::{ClientAuth, ListenTls, TlsVersion};
 use super::tickets::BoundTickets;
@@ -47,8 +50,8 @@ pub(crate) struct Termination {
 struct ActiveConfig {
     config: Arc<ServerConfig>,
     presented: Vec<PresentedCertificate>,
-    /// Hash of the file with the certificate authorities for client certificates.
-    client_ca_hash: Option<Hash>,
+    /// Hash of the files that decide about client certificates.
+    client_auth_hash: Option<Hash>,
 }
 
 /// Error while setting up TLS for a listener.
@@ -95,7 +98,8 @@ impl Reloadable for Termination {
         let ListenTls { certificates, client_auth, .. } = &self.settings;
         let certificate_files =
             certificates.iter().flat_map(|files| [Some(&files.cert), Some(&files.key), files.ocsp.as_ref()]);
-        let all = certificate_files.flatten().chain(client_auth.iter().map(|auth| &auth.ca));
+        let auth_files = client_auth.iter().flat_map(|auth| [Some(&auth.ca), auth.crl.as_ref()]);
+        let all = certificate_files.chain(auth_files).flatten();
         all.map(PathBuf::as_path).collect()
     }
 
@@ -131,19 +135,26 @@ fn session_tickets(client_auth: Option<&ClientAuth>) -> Result<Arc<dyn ProducesT
     })
 }
 
-/// Loads the files. Clients can resume sessions from before a reload unless the file of client authorities has changed.
+/// Loads the files. Clients can resume sessions from before a reload unless the file of client authorities, or of their
+/// revocation lists, has changed.
 fn load(settings: &ListenTls, http2: bool, previous: Option<&ActiveConfig>) -> Result<ActiveConfig, SetupErrorKind> {
     let provider = Arc::new(ring::default_provider());
     let client_auth = settings.client_auth.as_ref();
-    let (verifier, client_ca_hash) = match client_auth {
-        Some(auth) => client_verifier(auth, &provider).map(|(verifier, hash)| (verifier, Some(hash)))?,
+    let (mut certificates, mut presented) = (Vec::new(), Vec::new());
+    let (verifier, client_auth_hash) = match client_auth {
+        Some(auth) => {
+            let ClientVerifier { verifier, hash, crl_not_after } = client_verifier(auth, &provider)?;
+            if let Some((file, not_after)) = auth.crl.clone().zip(crl_not_after) {
+                presented.push(PresentedCertificate { kind: FileKind::RevocationLists, file, not_after });
+            }
+            (verifier, Some(hash))
+        }
         None => (Arc::new(NoClientAuth) as _, None),
     };
-    let tickets = match previous.filter(|previous| previous.client_ca_hash == client_ca_hash) {
+    let tickets = match previous.filter(|previous| previous.client_auth_hash == client_auth_hash) {
         Some(previous) => Arc::clone(&previous.config.ticketer),
         None => session_tickets(client_auth)?,
     };
-    let (mut certificates, mut presented) = (Vec::new(), Vec::new());
     for files in &settings.certificates {
         let certificate = ServerCertificate::read(files)?;
         let (kind, file) = (FileKind::Certificate, files.cert.clone());
@@ -165,20 +176,52 @@ fn load(settings: &ListenTls, http2: bool, previous: Option<&ActiveConfig>) -> R
     // Session tickets are enough to resume, so the gateway stores no sessions.
     config.ticketer = tickets;
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    Ok(ActiveConfig { config: Arc::new(config), presented, client_ca_hash })
+    Ok(ActiveConfig { config: Arc::new(config), presented, client_auth_hash })
 }
 
-/// Creates the verifier of client certificates. Reads the file only once, so that the hash belongs to the authorities
-/// that the verifier trusts.
+/// Checks that the files that decide about client certificates can be used.
+///
+/// # Errors
+/// The first file that cannot be used.
+pub(crate) fn check_client_auth(auth: &ClientAuth) -> Result<(), TlsFileError> {
+    client_verifier(auth, &Arc::new(ring::default_provider())).map(drop)
+}
+
+/// The verifier of client certificates.
+struct ClientVerifier {
+    verifier: Arc<dyn ClientCertVerifier>,
+    /// Hash of its files.
+    hash: Hash,
+    /// The earliest expiry of the revocation lists.
+    crl_not_after: Option<i64>,
+}
+
+/// Creates the verifier of client certificates. Reads each file only once, so that the hash belongs to the authorities and
+/// revocation lists that the verifier uses.
+///
+/// With revocation lists, each certificate of a chain must be covered by a list of its issuer. A list that has expired
+/// stays in use: if the gateway rejected all clients then, a late list would be an outage.
 fn client_verifier(
-    ClientAuth { ca, required }: &ClientAuth,
+    ClientAuth { ca, crl, required }: &ClientAuth,
     provider: &Arc<CryptoProvider>,
-) -> Result<(Arc<dyn ClientCertVerifier>, Hash), SetupErrorKind> {
+) -> Result<ClientVerifier, TlsFileError> {
     let file = ConfiguredFile { key: "ca", path: ca };
     let text = file.read()?;
-    let authorities = file.authorities(&text)?;
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(provider));
-    let verifier = if *required { verifier } else { verifier.allow_unauthenticated() };
-    let verifier = verifier.build().map_err(|error| file.error(format!("cannot be used: {error}")))?;
-    Ok((verifier, blake3::hash(&text)))
+    let (mut hash, authorities, mut crl_not_after) = (blake3::hash(&text), file.authorities(&text)?, None);
+    let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(provider));
+    let crl = crl.as_ref().map(|path| ConfiguredFile { key: "crl", path });
+    if let Some(crl) = crl {
+        let lists = RevocationLists::read(crl)?;
+        hash = blake3::hash(&[*hash.as_bytes(), *lists.hash.as_bytes()].concat());
+        crl_not_after = lists.not_after;
+        builder = builder.with_crls(lists.lists);
+    }
+    let builder = if *required { builder } else { builder.allow_unauthenticated() };
+    let verifier = builder.build().map_err(|error| match (error, crl) {
+        (VerifierBuilderError::InvalidCrl(error), Some(crl)) => {
+            crl.error(format!("contains an unusable revocation list: {error:?}"))
+        }
+        (error, _) => file.error(format!("cannot be used: {error}")),
+    })?;
+    Ok(ClientVerifier { verifier, hash, crl_not_after })
 }

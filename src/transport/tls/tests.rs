@@ -266,7 +266,7 @@ fn reload_keeps_sessions_unless_the_client_ca_changes() {
     let (folder, metrics) = (Folder::new(), Arc::new(Metrics::of_gateway(&[])));
     folder.renew("cert", "key", 40 * DAY);
     folder.write("ca", &signed(40 * DAY).0);
-    let client_auth = Some(ClientAuth { ca: folder.0.join("ca"), required: false });
+    let client_auth = Some(ClientAuth { ca: folder.0.join("ca"), crl: None, required: false });
     let settings = ListenTls { client_auth, ..folder.settings() };
     let termination = Arc::new(Termination::new(&settings, true).unwrap());
     let mut watcher =

@@ -133,15 +133,23 @@ impl CertificateWatcher {
 
     /// Sets the expiry metrics of the certificates.
     pub(crate) fn set_metrics(&self) {
-        for (one, _) in self.presented.iter().filter(|(one, _)| one.kind == FileKind::Certificate) {
-            self.metrics.set_certificate_expiry(&one.file.display().to_string(), one.not_after);
+        for (PresentedCertificate { kind, file, not_after }, _) in &self.presented {
+            match kind {
+                FileKind::Certificate => self.metrics.set_certificate_expiry(&file.display().to_string(), *not_after),
+                FileKind::RevocationLists => self.metrics.set_crl_expiry(&file.display().to_string(), *not_after),
+                FileKind::OcspResponse => {}
+            }
         }
     }
 
     /// Ends the expiry metrics of the certificates.
     pub(crate) fn remove_metrics(&self) {
-        for (one, _) in &self.presented {
-            self.metrics.remove_certificate_expiry(&one.file.display().to_string());
+        for (PresentedCertificate { kind, file, .. }, _) in &self.presented {
+            match kind {
+                FileKind::Certificate => self.metrics.remove_certificate_expiry(&file.display().to_string()),
+                FileKind::RevocationLists => self.metrics.remove_crl_expiry(&file.display().to_string()),
+                FileKind::OcspResponse => {}
+            }
         }
     }
 
@@ -158,7 +166,7 @@ impl CertificateWatcher {
         for (PresentedCertificate { kind, file, not_after }, logged) in &mut self.presented {
             let expiry = match not_after.saturating_sub(now) {
                 ..0 => Expiry::Expired,
-                // An OCSP response is valid for a few days only, so it always expires soon.
+                // OCSP responses and revocation lists are valid for a few days only, so they always expire soon.
                 0..EXPIRES_SOON if *kind == FileKind::Certificate => Expiry::Soon,
                 _ => Expiry::Distant,
             };
@@ -170,6 +178,10 @@ impl CertificateWatcher {
                 Expiry::Expired if *kind == FileKind::OcspResponse => {
                     let ocsp = file.display();
                     tracing::warn!(%ocsp, %on, "OCSP response has expired and is no longer sent to clients");
+                }
+                Expiry::Expired if *kind == FileKind::RevocationLists => {
+                    let crl = file.display();
+                    tracing::error!(%crl, %on, "revocation list has expired and stays in use until a new one is there");
                 }
                 Expiry::Expired => {
                     tracing::error!(%certificate, %on, "certificate has expired and peers will reject it");

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType, IsCa, KeyIdMethod, KeyPair,
+    RevokedCertParams, date_time_ymd,
+};
 
 use super::redis::{RedisServer, free_port};
 
@@ -58,6 +61,25 @@ impl Authority {
         let mut params = params(name, hosts);
         (params.not_before, params.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(2002, 1, 1));
         self.sign_params(name, &params);
+    }
+
+    /// Writes a list that revokes certificates with these serial numbers. It expires at the start of `year`.
+    pub fn revoke(&self, file: &str, serials: &[u64], year: i32) {
+        let revoked = |serial: &u64| RevokedCertParams {
+            serial_number: (*serial).into(),
+            revocation_time: date_time_ymd(2001, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2001, 1, 1),
+            next_update: date_time_ymd(year, 1, 1),
+            crl_number: 1_u64.into(),
+            issuing_distribution_point: None,
+            revoked_certs: serials.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        self.write(file, &list.signed_by(&self.issuer).expect("a list").pem().expect("PEM"));
     }
 
     fn sign_params(&self, name: &str, params: &CertificateParams) {

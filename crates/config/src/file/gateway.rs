@@ -200,6 +200,8 @@ shape! {
     CLIENT_AUTH: ClientAuth = "`client_auth`" {
         /// The file with the authorities that sign client certificates.
         ca: String = Text, Required("ca: clients.pem");
+        /// The file with the revocation lists of the authorities, in PEM ([http2.md](http2.md#certificate-files)).
+        crl: String = Text, Optional;
         /// Whether to reject clients without a certificate.
         required: bool = Flag, Default("true");
     }

@@ -7,7 +7,7 @@ use tidegate_rules::rules::Verifier;
 use tidegate_rules::settings::files::{ConfiguredFile, TlsFileError};
 use tidegate_rules::settings::identities::IdentitySettings;
 use tidegate_rules::settings::store::RedisTls;
-use tidegate_rules::settings::tls::CertificateFiles;
+use tidegate_rules::settings::tls::{CertificateFiles, ClientAuth};
 use tidegate_rules::settings::upstream::UpstreamTls;
 
 /// Reads the certificates, keys and credentials that a rule file names, so that errors are reported before the first
@@ -26,12 +26,12 @@ pub trait FileChecks: Debug + Send + Sync {
         true
     }
 
-    /// Checks the files of a certificate for clients. Returns whether clients can request it by a host name.
+    /// Checks the files of a certificate for clients.
     ///
     /// # Errors
     /// The first file that cannot be used.
-    fn certificate(&self, _: &CertificateFiles) -> Result<bool, TlsFileError> {
-        Ok(true)
+    fn certificate(&self, _: &CertificateFiles) -> Result<CheckedCertificate, TlsFileError> {
+        Ok(CheckedCertificate { has_hosts: true, not_valid_now: None })
     }
 
     /// Checks a file of authorities.
@@ -39,6 +39,14 @@ pub trait FileChecks: Debug + Send + Sync {
     /// # Errors
     /// The file cannot be used.
     fn authorities(&self, _: ConfiguredFile<'_>) -> Result<(), TlsFileError> {
+        Ok(())
+    }
+
+    /// Checks the files that decide about client certificates.
+    ///
+    /// # Errors
+    /// The first file that cannot be used.
+    fn client_auth(&self, _: &ClientAuth) -> Result<(), TlsFileError> {
         Ok(())
     }
 
@@ -70,6 +78,15 @@ pub struct LibraryFiles;
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct AnyIdentities;
+
+/// A certificate whose files can be used.
+#[derive(Debug)]
+pub struct CheckedCertificate {
+    /// Whether clients can request it by a host name.
+    pub has_hosts: bool,
+    /// Why clients reject it at present, such as "has expired on 2026-01-01T00:00:00Z".
+    pub not_valid_now: Option<String>,
+}
 
 /// Why TLS to an upstream cannot be set up.
 #[derive(Debug)]

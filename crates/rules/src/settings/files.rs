@@ -108,6 +108,7 @@ impl ConfiguredFile<'_> {
     pub fn error(self, fault: impl Into<String>) -> TlsFileError {
         let help = match self.key {
             "ca" => "use a PEM file with the certificate of at least one certificate authority",
+            "crl" => "use a PEM file with a revocation list (`X509 CRL`) of each authority",
             "key" => "use a PEM file with the unencrypted private key of the certificate",
             "ocsp" => "use an OCSP response in DER, as `openssl ocsp -respout` writes it",
             _ => "use a PEM file with the certificate, followed by its intermediate certificates",

@@ -66,6 +66,8 @@ words! {
 pub struct ClientAuth {
     /// PEM file of the certificate authorities that may sign client certificates.
     pub ca: PathBuf,
+    /// PEM file of the revocation lists (CRLs) of these authorities.
+    pub crl: Option<PathBuf>,
     /// Whether clients without a certificate are rejected.
     pub required: bool,
 }

@@ -4,8 +4,8 @@ use crate::check::tls::report_file;
 use crate::check::{Checked, all};
 use crate::file;
 use crate::problem::Problems;
+use crate::sources::file_checks::CheckedCertificate;
 use crate::sources::referenced_files::ReferencedFiles;
-use tidegate_rules::settings::files::ConfiguredFile;
 use tidegate_rules::settings::tls::{
     CertificateFiles, ClientAuth, DEFAULT_MAX_HANDSHAKE_RATE, FILE_CHECK_INTERVAL, ListenTls,
 };
@@ -61,12 +61,15 @@ fn client_auth(
 ) -> Checked<Option<ClientAuth>> {
     let Some(raw) = raw.client_auth.optional(problems)? else { return Ok(None) };
     let ca = files.path(raw.ca.required(problems)?);
+    let crl = raw.crl.optional(problems)?.map(|path| files.path(path));
+    let auth = ClientAuth { ca, crl, required: raw.required.get().copied().unwrap_or(true) };
     if files.are_checked()
-        && let Err(bad) = files.checks().authorities(ConfiguredFile { key: "ca", path: &ca })
+        && let Err(bad) = files.checks().client_auth(&auth)
     {
-        return Err(raw.ca.report(bad.to_string(), bad.help, problems));
+        let at = if bad.key == "crl" { &raw.crl } else { &raw.ca };
+        return Err(at.report(bad.to_string(), bad.help, problems));
     }
-    Ok(Some(ClientAuth { ca, required: raw.required.get().copied().unwrap_or(true) }))
+    Ok(Some(auth))
 }
 
 fn check_certificate(
@@ -77,7 +80,13 @@ fn check_certificate(
     problems: &mut Problems,
 ) -> Checked<()> {
     match files.checks().certificate(certificate) {
-        Ok(has_hosts) if is_first || has_hosts => Ok(()),
+        Ok(CheckedCertificate { has_hosts, not_valid_now }) if is_first || has_hosts => {
+            if let Some(fault) = not_valid_now {
+                let message = format!("the certificate in `{}` {fault}, so clients reject it", certificate.cert.display());
+                problems.warn(raw.cert.location, &message, "renew it; the gateway notices the new file by itself");
+            }
+            Ok(())
+        }
         Ok(_) => {
             let message = format!(
                 "the certificate in `{}` contains no host name that a client could request",

@@ -1,11 +1,11 @@
-//! Parses certificates and private keys in PEM. Error messages never repeat the contents of a file.
+//! Parses certificates, revocation lists and private keys in PEM. Error messages never repeat the contents of a file.
 
 use std::ops::RangeInclusive;
 
 use rustls::RootCertStore;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
 pub mod der;
@@ -27,6 +27,12 @@ pub trait PemFile {
     /// The text is not PEM, contains no certificate, or one that is not an authority's.
     fn authorities(self, text: &[u8]) -> Result<RootCertStore, TlsFileError>;
 
+    /// Parses the revocation lists in the text of the file.
+    ///
+    /// # Errors
+    /// The text is not PEM, or contains no revocation list.
+    fn revocation_lists(self, text: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsFileError>;
+
     /// Parses the private key in the text of the file, which must be the key of the first certificate in `chain`.
     ///
     /// # Errors
@@ -36,15 +42,7 @@ pub trait PemFile {
 
 impl PemFile for ConfiguredFile<'_> {
     fn certificates(self, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
-        if !text.windows(PEM_MARKER.len()).any(|window| window == PEM_MARKER) {
-            return Err(self.error("is not PEM"));
-        }
-        let found = CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>();
-        match found {
-            Ok(found) if found.is_empty() => Err(self.error("contains no certificate")),
-            Ok(found) => Ok(found),
-            Err(error) => Err(self.error(format!("is not PEM: {}", describe(&error)))),
-        }
+        sections(self, text, "contains no certificate")
     }
 
     fn authorities(self, text: &[u8]) -> Result<RootCertStore, TlsFileError> {
@@ -52,6 +50,10 @@ impl PemFile for ConfiguredFile<'_> {
         let added = self.certificates(text)?.into_iter().try_for_each(|certificate| store.add(certificate));
         added.map_err(|error| self.error(format!("contains a certificate that is not an authority's: {error}")))?;
         Ok(store)
+    }
+
+    fn revocation_lists(self, text: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsFileError> {
+        sections(self, text, "contains no revocation list")
     }
 
     fn certified_key(self, chain: Vec<CertificateDer<'static>>, text: &[u8]) -> Result<CertifiedKey, TlsFileError> {
@@ -68,6 +70,18 @@ impl PemFile for ConfiguredFile<'_> {
                 _ => self.error(format!("cannot be used: {error}")),
             },
         })
+    }
+}
+
+/// Parses all sections of a kind. `none` is the fault of a text without one.
+fn sections<T: PemObject>(file: ConfiguredFile<'_>, text: &[u8], none: &str) -> Result<Vec<T>, TlsFileError> {
+    if !text.windows(PEM_MARKER.len()).any(|window| window == PEM_MARKER) {
+        return Err(file.error("is not PEM"));
+    }
+    match T::pem_slice_iter(text).collect::<Result<Vec<_>, _>>() {
+        Ok(found) if found.is_empty() => Err(file.error(none)),
+        Ok(found) => Ok(found),
+        Err(error) => Err(file.error(format!("is not PEM: {}", describe(&error)))),
     }
 }
 
