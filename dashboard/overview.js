@@ -199,7 +199,7 @@ function upstreams() {
       { head: 'Responses/s', kind: 'number', cell: text((row) => rate(perSecond(row, 0))) },
       { head: 'Failures/s', kind: 'number', cell: text((row) => rate(perSecond(row, 1))) },
       { head: 'Response time', kind: 'number', cell: text((row) => (answered(row) ? milliseconds(sum(row, 2, 10) / answered(row)) : '–')) },
-      { head: 'Targets usable', kind: 'number', cell: text((row) => `${row.usable} of ${row.targets}`) },
+      { head: 'Targets usable', kind: 'number', cell: text((row) => `${row.usable} of ${row.targets}${row.panic ? ', all used (panic)' : ''}`) },
       { head: 'Connections', kind: 'number', cell: text((row) => count(row.connections)) },
       { head: 'Waiting', kind: 'number', cell: text((row) => count(row.waiting)) },
       { head: '15 minutes', kind: 'drawn', cell: sparkline((row) => [combined(row, [0, 1]), row.recent[1]]) },

@@ -105,7 +105,7 @@ pub(super) async fn drain(
         reason,
     };
     let change = admin.make_change(change, move |_| async move {
-        if !force && !others.iter().any(|other| other.state.condition(Instant::now()) == TargetCondition::Usable) {
+        if !force && !others.iter().any(|other| other.condition(Instant::now()) == TargetCondition::Usable) {
             let detail = "no other target of the upstream is usable: set `force` (`--force`) to drain this one anyway";
             return Err(Problem::new(StatusCode::CONFLICT, detail));
         }

@@ -27,6 +27,8 @@ pub(super) struct UpstreamState {
     connections: i64,
     /// The requests that wait for a connection.
     waiting: i64,
+    /// Whether requests use all targets, because too many of them fail their checks.
+    panic: bool,
     requests: Requests,
     targets: Vec<TargetView>,
 }
@@ -88,6 +90,8 @@ enum TargetState {
     Ejected,
     /// An operator drains the target.
     Draining,
+    /// The host name of the target has no known address.
+    NoAddress,
 }
 
 /// The health checks of a target.
@@ -97,6 +101,8 @@ struct Checks {
     run: u64,
     /// The number of checks that failed.
     failed: u64,
+    /// The number of checks that failed while the gateway itself was too busy. They have no effect.
+    discarded: u64,
     /// When the last check ended (RFC 3339).
     last_at: String,
     /// Whether the target passed the last check.
@@ -135,14 +141,16 @@ fn state(admin: &Admin, active: &Active, settings: &UpstreamSettings) -> Upstrea
     let workers: Vec<Vec<TargetUse>> =
         active.upstreams.iter().filter_map(|worker| worker.get(&settings.name)).map(|one| one.target_use()).collect();
     let now = Instant::now();
+    let first = active.upstreams.first().and_then(|worker| worker.get(&settings.name));
     let target = |target_use: &TargetUse| {
         let is_same = |used: &&TargetUse| Arc::ptr_eq(&used.state, &target_use.state);
         let used = || workers.iter().filter_map(|worker| worker.iter().find(is_same));
         let TargetName { target, address, .. } = target_use.state.name();
         let (mut draining_until, mut ejected_until, mut ejected_because) = (None, None, None);
-        let state = match target_use.state.condition(now) {
+        let state = match target_use.condition(now) {
             TargetCondition::Usable => TargetState::Usable,
             TargetCondition::Failed => TargetState::Failed,
+            TargetCondition::NoAddress => TargetState::NoAddress,
             TargetCondition::Ejected { until, why } => {
                 (ejected_until, ejected_because) = (Some(after(until - now)), Some(why));
                 TargetState::Ejected
@@ -174,6 +182,7 @@ fn state(admin: &Admin, active: &Active, settings: &UpstreamSettings) -> Upstrea
         protocol: settings.protocol.name(),
         connections,
         waiting,
+        panic: first.is_some_and(|upstream| upstream.is_panic(now)),
         requests: Requests { answered, unreachable, timed_out, broken, queue_full, queue_timeout, retried },
         targets: workers.first().into_iter().flatten().map(target).collect(),
     }
@@ -185,9 +194,9 @@ fn attempts(admin: &Admin, upstream: &Arc<str>, target: &str) -> serde_json::Map
 }
 
 fn checks(report: CheckReport) -> Option<Checks> {
-    let CheckReport { run, failed, last } = report;
+    let CheckReport { run, failed, discarded, last } = report;
     let LastCheck { at, has_passed: last_passed, text: last_result } = last?;
-    Some(Checks { run, failed, last_at: before(at.elapsed()), last_passed, last_result })
+    Some(Checks { run, failed, discarded, last_at: before(at.elapsed()), last_passed, last_result })
 }
 
 fn failing(failure: &TargetFailure) -> Failing {

@@ -162,7 +162,7 @@ impl PreparedRequest {
         let is_forwarded = matches!(result, Some(Ok(_))) && self.connect.is_none();
         let mut response = match result {
             Some(Ok(response)) => rewrite_upstream_response(response, request, call, self.accepts_trailers, trace),
-            Some(Err(error)) => error_response(error, call),
+            Some(Err(error)) => error_response(error, call, &self.upstream),
             None => self.deadline_response(request),
         };
         if let Some(rewrite) = self.response_rewrite.filter(|_| is_forwarded) {
@@ -278,18 +278,20 @@ fn record_failure(trace: Option<&Trace>, reason: &'static str) {
 /// | a body that is malformed, incomplete, too long or stalls | charged |
 /// | `Max-Forwards: 0`, TRACE, CONNECT, too many proxies, a head that cannot be forwarded | charged |
 /// | the client disconnects | charged |
-fn error_response(error: SendError, call: Option<GrpcCall>) -> Response<ResponseBody> {
+fn error_response(error: SendError, call: Option<GrpcCall>, upstream: &Upstream) -> Response<ResponseBody> {
     let SendError { error, not_retried } = error;
+    let name = || Arc::clone(upstream.name());
+    let busy = |reason| LocalResponse::UpstreamBusy { upstream: name(), reason };
     let not_retried = not_retried.map(NotRetried::text);
     match error {
         UpstreamError::Unreachable => not_sent(LocalResponse::UpstreamUnreachable, call),
-        UpstreamError::NoUsableTarget => not_sent(LocalResponse::UpstreamDown, call),
+        UpstreamError::NoUsableTarget => not_sent(LocalResponse::UpstreamDown { upstream: name() }, call),
         // Stays charged, because each attempt costs a TLS handshake.
         UpstreamError::UpgradeUnsupported => local_response(LocalResponse::UpstreamUnreachable, call),
-        UpstreamError::QueueFull { by_client } | UpstreamError::QueueTimedOut { by_client } => match by_client {
-            true => local_response(LocalResponse::UpstreamBusy, call),
-            false => not_sent(LocalResponse::UpstreamBusy, call),
-        },
+        UpstreamError::QueueFull { by_client: true } => local_response(busy("queue_full"), call),
+        UpstreamError::QueueFull { by_client: false } => not_sent(busy("queue_full"), call),
+        UpstreamError::QueueTimedOut { by_client: true } => local_response(busy("queue_timeout"), call),
+        UpstreamError::QueueTimedOut { by_client: false } => not_sent(busy("queue_timeout"), call),
         UpstreamError::TimedOut => local_response(LocalResponse::UpstreamTimedOut { not_retried }, call),
         UpstreamError::Broken => local_response(LocalResponse::BadUpstreamResponse { not_retried }, call),
         UpstreamError::ClientStalled => local_response(LocalResponse::BodyTimedOut, call),

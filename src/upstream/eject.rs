@@ -1,6 +1,7 @@
 //! Ejects a target after consecutive failures (a state machine without clocks and sockets).
 //!
-//! After the time of the ejection, a single probe request decides about the return. The limits of an upstream, for
+//! After the time of the ejection, a single probe request decides about the return. Passed checks can end the ejection
+//! earlier. The limits of an upstream, for
 //! example that the last usable target stays, belong to its [selection](super::selection).
 
 use std::time::Duration;
@@ -31,6 +32,11 @@ pub(super) struct Ejection {
     ejections: u32,
     /// When the last ejection ended, and how long it took.
     returned: Option<(Instant, Duration)>,
+    /// Whether passed checks show that the target has recovered: its checks have failed in the ejection, or it was
+    /// ejected because no connection could be opened. The checks may not notice other failures.
+    checks_count: bool,
+    /// The checks that the target has passed in a row in the ejection.
+    passed_checks: u32,
 }
 
 #[derive(Debug, Default)]
@@ -101,6 +107,7 @@ impl Ejection {
         }
         self.ejections = self.ejections.saturating_add(1);
         let time = settings.time.saturating_mul(self.ejections).min(MAX_TIME.max(settings.time));
+        (self.checks_count, self.passed_checks) = (self.connect_errors > 0, 0);
         let jitter = u32::try_from(random >> 32).unwrap_or(0);
         let time = time + (time / 10).mul_f64(f64::from(jitter) / f64::from(u32::MAX));
         self.state = State::Ejected { since: now, until: now + time, why };
@@ -127,11 +134,27 @@ impl Ejection {
     /// Returns the target after a successful probe. Returns how long it was ejected.
     pub(super) fn probe_succeeded(&mut self, now: Instant) -> Option<Duration> {
         let State::Probing { since, .. } = self.state else { return None };
+        Some(self.end(since, now))
+    }
+
+    /// Records a health check of the target. Returns how long the target was ejected if this ends the ejection: `rise`
+    /// checks in a row have passed again.
+    pub(super) fn record_check(&mut self, has_passed: bool, rise: u32, now: Instant) -> Option<Duration> {
+        let (State::Ejected { since, .. } | State::Probing { since, .. }) = self.state else { return None };
+        if !has_passed {
+            (self.checks_count, self.passed_checks) = (true, 0);
+            return None;
+        }
+        self.passed_checks = self.passed_checks.saturating_add(1);
+        (self.checks_count && self.passed_checks >= rise).then(|| self.end(since, now))
+    }
+
+    fn end(&mut self, since: Instant, now: Instant) -> Duration {
         let time = now.saturating_duration_since(since);
         self.state = State::Included;
         (self.failures, self.connect_errors) = (0, 0);
         self.returned = Some((now, time));
-        Some(time)
+        time
     }
 
     /// Allows another probe: the last one had no result, for example because its client disconnected.
@@ -208,6 +231,31 @@ mod tests {
         assert!(ejection.start_probe(later));
         ejection.probe_canceled();
         assert!(ejection.start_probe(later));
+    }
+
+    #[test]
+    fn passed_checks_end_an_ejection_after_connect_errors() {
+        let (mut ejection, start) = (Ejection::default(), Instant::now());
+        assert!(!ejection.record_failure(Connect, &SETTINGS) && ejection.record_failure(Connect, &SETTINGS));
+        eject(&mut ejection, start);
+        let mut check = |passed, at| ejection.record_check(passed, 2, start + at * SECOND);
+        assert_eq!([check(true, 1), check(false, 2), check(true, 3)], [None; 3]);
+        assert_eq!(check(true, 4), Some(4 * SECOND));
+        assert_eq!(check(true, 5), None, "the target has returned");
+        assert!(ejection.ejected_until().is_none() && !ejection.has_failures());
+    }
+
+    /// A check can pass all the time while requests fail.
+    #[test]
+    fn checks_that_never_failed_do_not_end_an_ejection() {
+        let (mut ejection, start) = (Ejection::default(), Instant::now());
+        assert!((0..5).all(|number| ejection.record_failure(Request, &SETTINGS) == (number == 4)));
+        eject(&mut ejection, start);
+        assert!((0..9).all(|at| ejection.record_check(true, 1, start + at * SECOND).is_none()));
+        assert_eq!(ejection.record_check(false, 1, start + 10 * SECOND), None);
+        assert!(ejection.start_probe(start + 30 * SECOND));
+        assert_eq!(ejection.record_check(true, 1, start + 31 * SECOND), Some(31 * SECOND));
+        assert_eq!(ejection.probe_succeeded(start + 32 * SECOND), None);
     }
 
     #[test]

@@ -4,13 +4,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
+use tokio::time::Instant;
+
 use super::address::Address;
 use super::balance::hash;
 use super::dialer::Dialer;
 use super::dns::{ResolvedAddress, ResolvedName, Resolver};
 use super::endpoint::Endpoint;
 use super::settings::{Target, UpstreamSettings};
-use super::target::{TargetState, TargetStates};
+use super::target::{Availability, TargetState, TargetStates};
 use super::tls::UpstreamTlsConfigs;
 use tidegate_metrics::{Metrics, TargetMetrics, UpstreamMetrics};
 
@@ -23,6 +25,8 @@ pub(crate) struct Entry {
     pub(crate) position: usize,
     /// The resolved address. `None` if the target has no host name, or it was not resolved yet.
     pub(crate) address: Option<SocketAddr>,
+    /// Whether the target has a host name without a known address.
+    pub(super) lacks_address: bool,
     /// The weight in the rule file, times the weight of the SRV record.
     pub(crate) weight: u32,
     /// Identifies the target for hashes, equal in all gateways.
@@ -53,6 +57,15 @@ pub(super) struct EntryFactory {
 // === impl Entry ===
 
 impl Entry {
+    /// Returns whether a request may use the target. In panic, the results of checks are ignored.
+    pub(super) fn availability(&self, now: Instant, in_panic: bool) -> Availability {
+        match self.state.availability(now, in_panic) {
+            Availability::Excluded => Availability::Excluded,
+            _ if self.lacks_address => Availability::NoAddress,
+            availability => availability,
+        }
+    }
+
     /// Returns the number of connection slots in use, and of idle connections.
     pub(super) fn usage(&self) -> (usize, usize) {
         match &self.backend {
@@ -146,10 +159,11 @@ impl EntryFactory {
             (target, Some(authority)) if target.uses_tls() => Dialer::tls(address, &authority, settings, tls()),
             (_, authority) => Dialer::plaintext(address, authority.as_ref(), settings),
         };
+        let lacks_address = address.is_none() && target_address.as_ref().is_some_and(|target| target.name().is_some());
         let dialer = target_address.as_ref().map(|target| dialer(target.with_resolved(address)));
         let endpoint = |dialer| Backend::Http(Endpoint::new(dialer, settings, self.metrics.clone(), &state));
         let backend = dialer.map_or(Backend::Echo, endpoint);
-        Arc::new(Entry { state, position, address, weight, id, turn: AtomicI64::new(0), backend })
+        Arc::new(Entry { state, position, address, lacks_address, weight, id, turn: AtomicI64::new(0), backend })
     }
 
     fn weight(&self, position: usize, srv_weight: u32) -> u32 {

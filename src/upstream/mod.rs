@@ -87,6 +87,7 @@ use retry::RetryBudget;
 use selection::Balancer;
 use settings::{Eject, Protocol, RetrySettings, Target, Timeouts, UpstreamSettings};
 pub(crate) use slots::Client;
+use target::Availability;
 use tidegate_metrics::{Metrics, UpstreamMetrics};
 pub use tidegate_rules::settings::upstream as settings;
 use tls::UpstreamTlsConfigs;
@@ -94,6 +95,7 @@ use tls::UpstreamTlsConfigs;
 /// An upstream: a named group of targets that serve the same requests.
 #[derive(Debug)]
 pub struct Upstream {
+    name: Arc<str>,
     /// The targets. DNS can change them.
     entries: ArcSwap<Vec<Arc<Entry>>>,
     factory: EntryFactory,
@@ -124,10 +126,25 @@ pub(crate) struct TargetUse {
     pub(crate) weight: u32,
     /// The state that all workers share.
     pub(crate) state: Arc<TargetState>,
+    /// Whether the target has a host name without a known address.
+    lacks_address: bool,
 }
 
 /// The maximum number of informational responses (1xx) before the final response.
 const MAX_INFORMATIONAL: u8 = 16;
+
+// === impl TargetUse ===
+
+impl TargetUse {
+    /// Returns whether requests may use the target.
+    pub(crate) fn condition(&self, now: Instant) -> TargetCondition {
+        match self.state.condition(now) {
+            draining @ TargetCondition::Draining { .. } => draining,
+            _ if self.lacks_address => TargetCondition::NoAddress,
+            condition => condition,
+        }
+    }
+}
 
 // === impl Upstream ===
 
@@ -151,9 +168,10 @@ impl Upstream {
         let (timeouts, can_upgrade) = (settings.timeouts, settings.protocol != Protocol::Http2);
         let (retry, retry_budget) = (settings.retry.clone(), targets.retry_budget(&settings.name));
         let (upstream_metrics, checks) = (metrics.upstream(&settings.name), CheckSettings::new(&settings));
-        let (balancer, eject) = (Balancer::new(&settings), settings.eject);
+        let (name, balancer, eject) = (Arc::clone(&settings.name), Balancer::new(&settings), settings.eject);
         let factory = EntryFactory::new(settings, metrics, tls_configs, targets, resolver);
         Self {
+            name,
             default_host: authority.unwrap_or(HeaderValue::from_static("")),
             authorities,
             entries: ArcSwap::from_pointee(factory.all()),
@@ -167,6 +185,16 @@ impl Upstream {
             checks,
             metrics: upstream_metrics,
         }
+    }
+
+    /// Returns the name in the rule file.
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Returns `true` if requests use all targets, because too many of them fail their checks.
+    pub(crate) fn is_panic(&self, now: Instant) -> bool {
+        self.balancer.is_panic(&self.entries.load(), now)
     }
 
     /// Returns the longest time from the receipt of a request until the end of its response.
@@ -206,7 +234,8 @@ impl Upstream {
     pub(crate) fn target_use(&self) -> Vec<TargetUse> {
         let target = |entry: &Arc<Entry>| {
             let (in_use, idle) = entry.usage();
-            TargetUse { in_use, idle, weight: entry.weight, state: Arc::clone(&entry.state) }
+            let (state, lacks_address) = (Arc::clone(&entry.state), entry.lacks_address);
+            TargetUse { in_use, idle, weight: entry.weight, state, lacks_address }
         };
         self.entries.load().iter().map(target).collect()
     }
@@ -216,8 +245,9 @@ impl Upstream {
         let entries = self.entries.load();
         let mut usable = vec![false; self.factory.targets()];
         for entry in entries.iter() {
-            usable[entry.position] |= entry.state.condition(now) == TargetCondition::Usable;
+            usable[entry.position] |= entry.availability(now, false) == Availability::Usable;
         }
+        self.metrics.set_panic(self.balancer.is_panic(&entries, now));
         entries.iter().for_each(|entry| entry.state.set_usable(usable[entry.position]));
     }
 

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
+use tidegate_layer::local_response::NO_USABLE_TARGET;
+
 /// Records the target of a request, the cause of its failure, and the number of body bytes that were read. The access
 /// log puts a clone into the request's extensions. Nothing is recorded for requests without a clone.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +25,8 @@ struct Traced {
 pub(crate) struct LastAttempt {
     /// The target, if there was an attempt.
     pub(crate) target: Option<Arc<TargetName>>,
+    /// The upstream, if none of its targets was usable.
+    pub(crate) upstream: Option<Arc<str>>,
     /// Why the gateway itself responded, if it did.
     pub(crate) reason: Option<&'static str>,
     /// The number of attempts.
@@ -72,6 +76,12 @@ impl Trace {
         last.attempts = last.attempts.saturating_add(1);
         #[cfg(feature = "otlp")]
         last.stopwatch.get_or_insert_default();
+    }
+
+    /// Records that no target of this upstream is usable.
+    pub(super) fn record_no_target(&self, upstream: &Arc<str>) {
+        let last = &mut *self.0.last.lock();
+        (last.upstream, last.reason) = (Some(Arc::clone(upstream)), Some(NO_USABLE_TARGET));
     }
 
     /// Records why the gateway itself responds.

@@ -17,7 +17,6 @@ use crate::support::wire::raw::Raw;
 use crate::support::wire::soon;
 
 const ECHO: &str = "store: memory
-admin: 127.0.0.1:0
 upstreams: { echo: { targets: [builtin:echo] } }
 routes: [{ name: all, match: { path: /** }, upstream: echo }]";
 
@@ -49,7 +48,7 @@ async fn ask(config: &Arc<ClientConfig>, gateway: &Gateway) -> Result<u16, Strin
 /// Starts a gateway with the revocation lists in `clients.crl`, which checks its files every 5 ms.
 fn start(authority: &Authority) -> Gateway {
     let auth = format!(", client_auth: {{ ca: '{}', crl: '{}' }}", authority.path("ca.pem"), authority.path("clients.crl"));
-    let text = format!("listen: {}\n{ECHO}", listener(authority, &["api"], &auth));
+    let text = format!("listen: {}\nadmin: 127.0.0.1:0\n{ECHO}", listener(authority, &["api"], &auth));
     let mut config = Gateway::parse_config(&text).unwrap_or_else(|problems| panic!("{problems}"));
     config.set_certificate_check_interval(Duration::from_millis(5));
     Gateway::start(config, 1).expect("a gateway")

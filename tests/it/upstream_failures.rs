@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
+use tokio::task::yield_now;
 
 use crate::support::gateway::get;
 use crate::support::process::{Program, RuleFile};
@@ -31,12 +32,16 @@ struct Log {
 
 impl Gateway {
     fn start(name: &str, upstream: &str) -> Self {
+        Self::start_with(name, upstream, "routes: [{ name: all, match: { path: /** }, upstream: api }]\n")
+    }
+
+    fn start_with(name: &str, upstream: &str, routes: &str) -> Self {
         let rules = format!(
             "listen: 127.0.0.1:0
 admin: 127.0.0.1:0
 access_log: stdout
 upstreams: {{ api: {{ {upstream} }} }}
-routes: [{{ name: all, match: {{ path: /** }}, upstream: api }}]\n"
+{routes}"
         );
         let file = RuleFile::new(name, &rules);
         let (program, address, admin) = Program::run(&file, &["--log-format", "json", "--workers", "2"]);
@@ -195,6 +200,66 @@ async fn failed_tls_handshake_is_logged() {
     let (response, access, failure) = fail_once("no-tls", &target, ", tls: { verify: false }").await;
     assert_eq!((response.status(), &access["reason"]), (502, &"tls_failed".into()), "{access}");
     assert_eq!(failure["phase"], "tls", "{failure}");
+}
+
+/// Regression test: the line had neither, so the response seemed to come from the upstream.
+#[tokio::test]
+async fn response_without_usable_target_has_its_reason_and_upstream() {
+    let closed = Origin::closed_port();
+    let health = "health: { path: /, interval: 100ms, fall: 1, panic: 0% }";
+    let gateway = Gateway::start("no-target", &format!("targets: ['http://{closed}'], {health}"));
+    soon(async { while gateway.get("/").await.status() != 503 {} }).await;
+    let log = gateway.end().await;
+    let line = log.access.iter().find(|line| line["status"] == 503).expect("a line");
+    assert_eq!(
+        (&line["reason"], &line["upstream"], &line["target"]),
+        (&"no_usable_target".into(), &"api".into(), &Value::Null),
+        "{line}"
+    );
+}
+
+/// The rule file chooses the status, so the line names it as the reason.
+#[tokio::test]
+async fn server_errors_of_the_rule_file_have_a_reason() {
+    let routes = "routes:
+  - { name: down, match: { path: /down }, respond: { status: 503 } }
+  - name: rejected
+    match: { path: /rejected }
+    upstream: api
+    reject: { status: 503 }
+    limits: [{ name: l, mode: OVERALL, rate: 1, interval: 1h }]
+  - name: busy
+    match: { path: /busy }
+    upstream: api
+    concurrency: { max: 1, max_wait: 1ms }\n";
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        while let Some(request) = conn.request().await {
+            match request.start.contains("/busy") {
+                true => _ = conn.raw.closed().await,
+                false => conn.raw.send(OK).await,
+            }
+        }
+    })
+    .await;
+    let gateway = Gateway::start_with("chosen", &format!("targets: ['http://{}']", origin.address), routes);
+    assert_eq!(gateway.get("/down").await.status(), 503);
+    assert_eq!([gateway.get("/rejected").await.status(), gateway.get("/rejected").await.status()], [200, 503]);
+    let mut first = Raw::connect(gateway.address).await;
+    first.send("GET /busy HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    soon(async { while !origin.requests().iter().any(|request| request.start.contains("/busy")) { yield_now().await } }).await;
+    let busy = gateway.get("/busy").await;
+    let problem: Value = serde_json::from_str(&busy.text()).expect("JSON");
+    assert_eq!((busy.status(), &problem["reason"], &problem["upstream"]), (503, &"concurrency".into(), &"api".into()));
+    drop(first);
+    let log = gateway.end().await;
+    for (path, reason, upstream) in [
+        ("/down", "respond", Value::Null),
+        ("/rejected", "limited", Value::Null),
+        ("/busy", "concurrency", "api".into()),
+    ] {
+        let line = log.access.iter().find(|line| line["status"] == 503 && line["path"] == path).expect("a line");
+        assert_eq!((&line["reason"], &line["upstream"]), (&reason.into(), &upstream), "{line}");
+    }
 }
 
 #[tokio::test]

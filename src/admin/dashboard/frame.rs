@@ -68,6 +68,7 @@ struct UpstreamState<'a> {
     waiting: i64,
     targets: usize,
     usable: usize,
+    panic: bool,
     #[serde(flatten)]
     named: Named<'a, 3>,
 }
@@ -104,9 +105,10 @@ impl Admin {
             let counts = Counts { total: &series.last, recent: series.recent(seconds) };
             let (connections, waiting) = (latest.connections, latest.waiting);
             let used = active.upstreams.first().and_then(|worker| worker.get(name));
+            let panic = used.is_some_and(|upstream| upstream.is_panic(now));
             let used = used.map(|upstream| upstream.target_use()).unwrap_or_default();
-            let usable = used.iter().filter(|one| one.state.condition(now) == TargetCondition::Usable).count();
-            UpstreamState { connections, waiting, targets: used.len(), usable, named: Named { name, counts } }
+            let usable = used.iter().filter(|one| one.condition(now) == TargetCondition::Usable).count();
+            UpstreamState { connections, waiting, targets: used.len(), usable, panic, named: Named { name, counts } }
         });
         let routes = history.routes.iter().map(|(name, series)| {
             let counts = Counts { total: &series.last, recent: series.recent(seconds) };

@@ -52,7 +52,7 @@ pub(in crate::cli) fn upstreams(args: &UpstreamsArgs, out: &mut impl Write, erro
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let all = list(upstreams);
         let table = all.iter().flat_map(|one| {
-            list(&one["targets"]).into_iter().map(move |target| row(&one["name"], &target)).collect::<Vec<_>>()
+            list(&one["targets"]).into_iter().map(move |target| row(one, &target)).collect::<Vec<_>>()
         });
         let heads = ["UPSTREAM", "TARGET", "STATE", "WEIGHT", "IN FLIGHT", "OK", "FAILED", "CHECKS", "DETAIL"];
         out.write_all(columns(heads, table).as_bytes())?;
@@ -103,7 +103,7 @@ fn row(upstream: &Value, target: &Value) -> [String; 9] {
         None => "-".to_owned(),
     };
     [
-        text(upstream),
+        text(&upstream["name"]),
         address,
         text(&target["state"]),
         text(&target["weight"]),
@@ -111,7 +111,11 @@ fn row(upstream: &Value, target: &Value) -> [String; 9] {
         ok.to_string(),
         failed.to_string(),
         checked,
-        detail(target),
+        if upstream["panic"] == true && target["state"] == "failed" {
+            format!("used (panic); {}", detail(target))
+        } else {
+            detail(target)
+        },
     ]
 }
 

@@ -161,7 +161,7 @@ impl Drop for LogLine {
                 stopwatch: self.stopwatch,
             });
         }
-        let LastAttempt { target, attempts, .. } = attempt;
+        let LastAttempt { target, attempts, upstream: without_target, .. } = attempt;
         let grpc_failed = self.grpc_status.is_some_and(|status| status != 0);
         if status < 400 && reason.is_none() && !grpc_failed && !sample::select_next() {
             return;
@@ -169,6 +169,7 @@ impl Drop for LogLine {
         let route = report.route.as_deref().unwrap_or("-");
         let (limits, limit) = (report.outcome.as_str(), report.limit.as_deref());
         let (upstream, target) = target.as_ref().map(|name| (&*name.upstream, name.target.as_str())).unzip();
+        let upstream = upstream.or(without_target.as_deref()).or(report.upstream.as_deref());
         let at = report.at.map(Timestamp::as_millis); // Absent unless the store decided.
         let client = report.client.map(display);
         let client_key = report.client_key.map(Hex).map(display);

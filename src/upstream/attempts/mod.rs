@@ -14,7 +14,7 @@ use super::endpoint::Endpoint;
 use super::entry::Entry;
 use super::headless_response::HeadlessResponse;
 use super::retry::{Failure, NotRetried, Retries, cause_of, prepare_for_retries};
-use super::selection::{Balancer, Selected, Selection, can_eject};
+use super::selection::{Balancer, Selected, Selection};
 use super::slots::{Client, UpstreamSlot};
 use super::target::InFlightAttempt;
 use super::trace::Trace;
@@ -61,6 +61,9 @@ impl Upstream {
         let mut busy = None;
         let Some((target, slot)) = next_target(&self.balancer, &mut selection, &mut busy, *client, begin) else {
             self.metrics.unreachable();
+            if let Some(trace) = trace {
+                trace.record_no_target(&self.name);
+            }
             return Err(UpstreamError::NoUsableTarget.into());
         };
         let (attempt, backend) = (target.start_attempt(trace), target.backend());
@@ -201,7 +204,7 @@ impl Upstream {
         };
         if let (Some(due), Some(eject)) = (due, &self.eject) {
             let _decision = self.factory.states().lock_ejections();
-            if can_eject(entries, due.target, eject.max_percent, Instant::now()) {
+            if self.balancer.can_eject(entries, due.target, eject.max_percent, Instant::now()) {
                 due.eject();
             }
         }

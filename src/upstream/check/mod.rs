@@ -5,6 +5,7 @@
 //! connection, so that it also notices a target that accepts no new ones.
 
 mod grpc;
+mod lag;
 mod prober;
 mod request;
 

@@ -9,16 +9,20 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use super::lag::with_lag;
 use super::request;
-use crate::upstream::Upstreams;
 use crate::upstream::dialer::Dialer;
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::entry::Backend;
 use crate::upstream::target::Change;
 use crate::upstream::target::TargetState;
+use crate::upstream::{Upstream, Upstreams};
 use tidegate_limit::random::random;
 use tidegate_metrics::UpstreamMetrics;
 use tidegate_rules::settings::upstream::{HealthRequest, HealthSettings, Protocol, UpstreamSettings};
+
+/// The shortest lag of the event loop that makes the result of a check meaningless, if a tenth of its timeout is shorter.
+const MIN_LAG: Duration = Duration::from_millis(50);
 
 /// How often probers are started and ended to match the targets, whose addresses may change.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
@@ -51,10 +55,14 @@ struct Prober {
     _dialer: Arc<Dialer>,
 }
 
-/// The running probers, by a pointer to their dialer. While the settings of an upstream do not change, each of its
-/// targets keeps its dialer.
+/// The running probers.
 #[derive(Debug, Default)]
-struct Probers(HashMap<usize, Prober>);
+struct Probers {
+    /// By a pointer to their dialer. While the settings of an upstream do not change, each of its targets keeps its dialer.
+    running: HashMap<usize, Prober>,
+    /// The upstreams whose requests use all targets.
+    in_panic: BTreeSet<Arc<str>>,
+}
 
 /// Checks the targets of these upstreams, until the sender of the upstreams is dropped. The upstreams
 /// of one worker suffice, because all workers have the same targets.
@@ -64,6 +72,7 @@ pub(crate) async fn run_checks(mut upstreams: watch::Receiver<Upstreams>) {
         let has_checks = {
             let upstreams = upstreams.borrow_and_update();
             probers.update(&upstreams);
+            probers.log_panics(&upstreams, Instant::now());
             upstreams.0.values().any(|upstream| upstream.checks.is_some())
         };
         tokio::select! {
@@ -112,15 +121,30 @@ impl Probers {
                     request_target: entry.state.for_checks(),
                     metrics: upstream.metrics.clone(),
                 };
-                self.0.entry(key).or_insert_with(|| Prober::start(check()));
+                self.running.entry(key).or_insert_with(|| Prober::start(check()));
             }
         }
-        let ended: Vec<_> = self.0.extract_if(|key, _| !current.contains(key)).collect();
+        let ended: Vec<_> = self.running.extract_if(|key, _| !current.contains(key)).collect();
         for (_, prober) in ended {
             // After a reload, another prober may check the same target.
-            if !self.0.values().any(|other| Arc::ptr_eq(&other.target, &prober.target)) {
+            if !self.running.values().any(|other| Arc::ptr_eq(&other.target, &prober.target)) {
                 prober.target.forget_checks();
             }
+        }
+    }
+}
+
+impl Probers {
+    /// Logs each upstream whose panic has begun or ended.
+    fn log_panics(&mut self, upstreams: &Upstreams, now: Instant) {
+        let is_panic = |upstream: &Upstream| upstream.checks.is_some() && upstream.is_panic(now);
+        let in_panic = upstreams.0.iter().filter(|(_, upstream)| is_panic(upstream)).map(|(name, _)| Arc::clone(name));
+        let before = std::mem::replace(&mut self.in_panic, in_panic.collect());
+        for upstream in self.in_panic.difference(&before) {
+            tracing::warn!(%upstream, "most targets fail their health checks: requests use all targets (panic)");
+        }
+        for upstream in before.difference(&self.in_panic) {
+            tracing::warn!(%upstream, "panic has ended: requests use the targets that pass their health checks");
         }
     }
 }
@@ -133,7 +157,11 @@ impl Prober {
         let task = tokio::spawn(async move {
             loop {
                 let start = Instant::now();
-                check.record(&check.run().await);
+                let (result, lag) = with_lag(check.run()).await;
+                match check.is_meaningless(&result, start.elapsed(), lag) {
+                    true => check.discard(lag),
+                    false => check.record(&result),
+                }
                 let [random] = random();
                 sleep_until(start + pause(check.settings.health.interval, random)).await;
             }
@@ -169,11 +197,24 @@ impl Check {
         timeout(health.timeout, exchange).await.unwrap_or_else(timed_out)
     }
 
+    /// Returns `true` if a check failed because the gateway itself was too late to read a response in time.
+    fn is_meaningless(&self, result: &Result<String, String>, took: Duration, lag: Duration) -> bool {
+        let CheckSettings { health, connections } = &*self.settings;
+        let timeout = health.timeout.min(connections.timeouts.connect);
+        result.is_err() && took >= timeout && lag >= MIN_LAG.max(timeout / 10)
+    }
+
+    fn discard(&self, lag: Duration) {
+        self.target.discard_check();
+        let lag_ms = u64::try_from(lag.as_millis()).unwrap_or(u64::MAX);
+        tracing::debug!(target = %self.target.name(), lag_ms, "health check is discarded, because the gateway is too busy");
+    }
+
     /// Records a result.
     fn record(&self, result: &Result<String, String>) {
         let (target, health) = (&self.target, &self.settings.health);
         let change = target.checks().add(result, health, Instant::now());
-        target.count_check(result.is_ok());
+        target.record_check(result.is_ok(), health.rise);
         let result = result.as_ref().unwrap_or_else(|error| error);
         match change {
             Some(change) => target.set_failed_by_checks(change == Change::Failed, result),

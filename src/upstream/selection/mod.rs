@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::num::NonZeroU64;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use http::{Request, header};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::balance::{Candidate, hash, least_requests, mix, rendezvous, round_robin};
+use super::balance::{Candidate, FULL_SHARE, hash, least_requests, mix, rendezvous, round_robin};
 use super::body::RequestBody;
 use super::entry::{Backend, Entry};
 use super::settings::{Balance, BalanceMethod, HashKey, UpstreamSettings};
@@ -19,14 +20,19 @@ use super::target::{Availability, InFlightAttempt, TargetState};
 use super::trace::Trace;
 use tidegate_limit::random::random;
 
+mod panic;
 #[cfg(test)]
 mod tests;
+
+pub(super) use self::panic::is_panic;
 
 /// How one worker distributes requests to the targets of an upstream.
 #[derive(Debug)]
 pub(super) struct Balancer {
     balance: Balance,
     slow_start: Option<Duration>,
+    /// See [`is_panic`].
+    panic_percent: u8,
     /// The state of a pseudorandom generator (SplitMix64).
     random: AtomicU64,
 }
@@ -57,7 +63,34 @@ type Candidates<'e> = SmallVec<[Candidate<'e>; 8]>;
 impl Balancer {
     pub(super) fn new(settings: &UpstreamSettings) -> Self {
         let random = AtomicU64::new(u64::from_ne_bytes(random()));
-        Self { balance: settings.balance.clone(), slow_start: settings.slow_start, random }
+        let panic_percent = settings.health.as_ref().map_or(0, |health| health.panic_percent);
+        Self { balance: settings.balance.clone(), slow_start: settings.slow_start, panic_percent, random }
+    }
+
+    /// Returns `true` if requests use all of these targets, because too many of them fail their checks.
+    pub(super) fn is_panic(&self, entries: &[Arc<Entry>], now: Instant) -> bool {
+        is_panic(entries, self.panic_percent, now)
+    }
+
+    /// Returns `true` if a target may be ejected: another target stays usable, and at most `max_percent` percent of the
+    /// targets are ejected then. One target of two or more can always be ejected.
+    pub(super) fn can_eject(
+        &self,
+        entries: &[Arc<Entry>],
+        target: &TargetState,
+        max_percent: u8,
+        now: Instant,
+    ) -> bool {
+        let in_panic = self.is_panic(entries, now);
+        let (mut ejected, mut usable) = (1, 0);
+        for entry in entries.iter().filter(|entry| !std::ptr::eq(&*entry.state, target)) {
+            match entry.availability(now, in_panic) {
+                Availability::Usable => usable += 1,
+                Availability::ProbeDue | Availability::LastResort => ejected += 1,
+                Availability::NoAddress | Availability::Failed | Availability::Excluded => {}
+            }
+        }
+        usable > 0 && (ejected == 1 || ejected * 100 <= usize::from(max_percent) * entries.len())
     }
 
     /// Starts the selection for a request of this client.
@@ -112,30 +145,34 @@ impl<'e> Selection<'e> {
     /// if there is no other.
     ///
     /// The first target of a request can be an ejected one whose time has passed; the request is then its probe. If no
-    /// target is usable, ejected targets are tried, but no targets that drain or whose checks fail.
+    /// target is usable, ejected targets are tried, but no targets that drain or whose checks fail. In panic, the results
+    /// of checks are ignored.
     pub(super) fn next(&mut self, balancer: &Balancer, now: Instant) -> Option<Selected<'e>> {
-        let is_first = self.tried == 0;
-        if let ([only], true) = (&**self.entries, is_first)
-            && only.state.availability(now) == Availability::Usable
+        if let ([only], 0) = (&**self.entries, self.tried)
+            && only.availability(now, false) == Availability::Usable
         {
             self.tried = 1;
             return Some(Selected::first(only)); // without the cost of a selection
         }
-        let mut usable = Candidates::new();
-        for (position, entry) in self.entries.iter().enumerate() {
-            match entry.state.availability(now) {
-                Availability::Usable => usable.push(self.candidate(balancer, position, now)),
-                Availability::ProbeDue if is_first && entry.state.start_probe(now) => {
-                    self.tried |= bit(position);
-                    return Some(Selected { entry, is_repeated: false, is_probe: Cell::new(true) });
-                }
-                Availability::ProbeDue | Availability::LastResort | Availability::Excluded => {}
-            }
+        let (mut in_panic, mut has_failed) = (false, false);
+        let mut usable = match self.usable(balancer, now, in_panic, &mut has_failed) {
+            ControlFlow::Continue(usable) => usable,
+            ControlFlow::Break(probe) => return Some(probe),
+        };
+        if has_failed && balancer.is_panic(self.entries, now) {
+            in_panic = true;
+            usable = match self.usable(balancer, now, in_panic, &mut has_failed) {
+                ControlFlow::Continue(usable) => usable,
+                ControlFlow::Break(probe) => return Some(probe),
+            };
         }
         if usable.is_empty() {
-            let is_ejected = |entry: &Entry| entry.state.availability(now) != Availability::Excluded;
-            let ejected = self.entries.iter().enumerate().filter(|(_, entry)| is_ejected(entry));
-            usable = ejected.map(|(position, _)| self.candidate(balancer, position, now)).collect();
+            let is_last_resort = |entry: &Entry| {
+                use Availability::{LastResort, NoAddress, ProbeDue};
+                matches!(entry.availability(now, in_panic), ProbeDue | LastResort | NoAddress)
+            };
+            let last = self.entries.iter().enumerate().filter(|(_, entry)| is_last_resort(entry));
+            usable = last.map(|(position, _)| self.candidate(balancer, position, now, in_panic)).collect();
         }
         let only = (usable.len() == 1).then(|| usable[0].position);
         usable.retain(|candidate| self.tried & bit(candidate.position) == 0);
@@ -143,7 +180,37 @@ impl<'e> Selection<'e> {
         let is_repeated = selected.is_none();
         let position = selected.or(only)?;
         self.tried |= bit(position);
-        Some(Selected { entry: &self.entries[position], is_repeated, is_probe: Cell::new(false) })
+        let entry = &self.entries[position];
+        if in_panic {
+            entry.state.set_used_in_panic();
+        }
+        Some(Selected { entry, is_repeated, is_probe: Cell::new(false) })
+    }
+
+    /// Returns the usable targets, or the target that the request probes. Sets `has_failed` if the checks of a target fail.
+    fn usable(
+        &mut self,
+        balancer: &Balancer,
+        now: Instant,
+        in_panic: bool,
+        has_failed: &mut bool,
+    ) -> ControlFlow<Selected<'e>, Candidates<'e>> {
+        let (is_first, mut usable) = (self.tried == 0, Candidates::new());
+        for (position, entry) in self.entries.iter().enumerate() {
+            match entry.availability(now, in_panic) {
+                Availability::Usable => usable.push(self.candidate(balancer, position, now, in_panic)),
+                Availability::ProbeDue if is_first && entry.state.start_probe(now) => {
+                    self.tried |= bit(position);
+                    return ControlFlow::Break(Selected { entry, is_repeated: false, is_probe: Cell::new(true) });
+                }
+                Availability::Failed => *has_failed = true,
+                Availability::ProbeDue
+                | Availability::LastResort
+                | Availability::NoAddress
+                | Availability::Excluded => {}
+            }
+        }
+        ControlFlow::Continue(usable)
     }
 
     /// Selects one of the candidates. Returns its position.
@@ -159,26 +226,13 @@ impl<'e> Selection<'e> {
         candidate.map(|candidate| candidate.position)
     }
 
-    fn candidate(&self, balancer: &Balancer, position: usize, now: Instant) -> Candidate<'e> {
+    /// In panic, a slow start would send most requests to the targets whose checks fail.
+    fn candidate(&self, balancer: &Balancer, position: usize, now: Instant, in_panic: bool) -> Candidate<'e> {
         let entry = &*self.entries[position];
-        let share = entry.state.share(now, balancer.slow_start);
+        let share = if in_panic { FULL_SHARE } else { entry.state.share(now, balancer.slow_start) };
         let weight = u64::from(entry.weight.max(1)) * u64::from(share);
         Candidate { position, weight, load: entry.state.load(now), id: entry.id, turn: &entry.turn }
     }
-}
-
-/// Returns `true` if a target may be ejected: another target stays usable, and at most `max_percent` percent of the targets
-/// are ejected then. One target of two or more can always be ejected.
-pub(super) fn can_eject(entries: &[Arc<Entry>], target: &TargetState, max_percent: u8, now: Instant) -> bool {
-    let (mut ejected, mut usable) = (1, 0);
-    for entry in entries.iter().filter(|entry| !std::ptr::eq(&*entry.state, target)) {
-        match entry.state.availability(now) {
-            Availability::Usable => usable += 1,
-            Availability::ProbeDue | Availability::LastResort => ejected += 1,
-            Availability::Excluded => {}
-        }
-    }
-    usable > 0 && (ejected == 1 || ejected * 100 <= usize::from(max_percent) * entries.len())
 }
 
 // === impl Selected ===

@@ -3,10 +3,12 @@
 use std::io;
 use std::net::SocketAddr;
 
+use http::uri::PathAndQuery;
 use http::{HeaderMap, StatusCode};
+use proptest::prelude::*;
 
 use super::super::dns::ResolvedAddress;
-use super::super::settings::{Eject, Target};
+use super::super::settings::{Eject, HealthRequest, HealthSettings, Target};
 use super::super::target_error::TargetError;
 use super::super::{Upstream, Upstreams};
 use super::*;
@@ -27,6 +29,28 @@ fn settings(targets: u16) -> UpstreamSettings {
     let targets = (1..=targets).map(target).collect();
     let balance = Balance::Method(BalanceMethod::RoundRobin);
     UpstreamSettings { balance, ..UpstreamSettings::new("api".into(), targets) }
+}
+
+/// Returns settings with checks and this `panic`.
+fn checked(targets: u16, panic_percent: u8) -> UpstreamSettings {
+    let request = HealthRequest::Http { path: PathAndQuery::from_static("/"), expect: Vec::new() };
+    let (interval, timeout) = (HealthSettings::DEFAULT_INTERVAL, HealthSettings::DEFAULT_TIMEOUT);
+    let health = Some(HealthSettings { request, interval, timeout, rise: 1, fall: 1, panic_percent });
+    UpstreamSettings { health, ..settings(targets) }
+}
+
+/// Makes the checks of these targets fail, and those of all others pass.
+fn fail_checks(upstream: &Upstream, failed: &[usize]) {
+    for (position, entry) in upstream.entries().iter().enumerate() {
+        entry.state.set_failed_by_checks(failed.contains(&position), "a check");
+    }
+}
+
+/// Returns the positions that a request tries, in ascending order.
+fn all_tried(upstream: &Upstream) -> Vec<usize> {
+    let mut tried: Vec<_> = tried(upstream, Instant::now(), 99).into_iter().map(|(position, _)| position).collect();
+    tried.sort_unstable();
+    tried
 }
 
 fn upstream(settings: &UpstreamSettings) -> Arc<Upstream> {
@@ -50,7 +74,7 @@ fn fail(upstream: &Upstream, position: usize, times: usize) {
     for _ in 0..times {
         let attempt = entries[position].state.start_attempt(None, false);
         let due = attempt.failed(Some(&TargetError::connect(&io::ErrorKind::TimedOut.into())), None, Some(&EJECT));
-        if let Some(due) = due.filter(|due| can_eject(&entries, due.target, EJECT.max_percent, Instant::now())) {
+        if let Some(due) = due.filter(|due| upstream.balancer.can_eject(&entries, due.target, EJECT.max_percent, Instant::now())) {
             due.eject();
         }
     }
@@ -211,7 +235,7 @@ async fn returned_target_starts_slowly() {
     let entries = upstream.entries();
     let weight = |position| {
         let (request, now) = (Request::new(RequestBody::none()), Instant::now());
-        upstream.balancer.select(&entries, &request, None).candidate(&upstream.balancer, position, now).weight
+        upstream.balancer.select(&entries, &request, None).candidate(&upstream.balancer, position, now, false).weight
     };
     assert_eq!([weight(0), weight(1)], [1000, 1000]);
     entries[0].state.set_failed_by_checks(true, "503");
@@ -242,4 +266,129 @@ async fn address_that_stays_keeps_its_entry() {
     assert_eq!(after.iter().map(|entry| entry.address).collect::<Vec<_>>(), [Some(address(2)), Some(address(3)), None]);
     assert!(Arc::ptr_eq(&before[1], &after[0]) && Arc::ptr_eq(&before[2], &after[2]));
     assert_eq!(after[1].state.share(Instant::now(), slow_start), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_targets_are_used_in_panic() {
+    let upstream = upstream(&checked(4, 50));
+    for (failed, expected) in [
+        (&[][..], &[0, 1, 2, 3][..]),
+        (&[0], &[1, 2, 3]),
+        (&[0, 1], &[2, 3]),
+        (&[0, 1, 2], &[0, 1, 2, 3]),
+        (&[0, 1, 2, 3], &[0, 1, 2, 3]),
+        (&[0, 1], &[2, 3]),
+    ] {
+        fail_checks(&upstream, failed);
+        assert_eq!(all_tried(&upstream), expected, "{failed:?}");
+        assert_eq!(upstream.is_panic(Instant::now()), failed.len() > 2);
+    }
+    fail_checks(&upstream, &[1, 2, 3]);
+    upstream.entries()[3].state.drain_until(Some(Instant::now() + Duration::from_secs(60)));
+    assert_eq!(all_tried(&upstream), [0, 1, 2], "two of three fail, and a draining target is never used");
+    fail_checks(&upstream, &[2, 3]);
+    assert_eq!(all_tried(&upstream), [0, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_target_is_used_although_its_checks_fail() {
+    for (percent, expected) in [(50, &[0][..]), (0, &[]), (100, &[])] {
+        let upstream = upstream(&checked(1, percent));
+        fail_checks(&upstream, &[0]);
+        assert_eq!(all_tried(&upstream), expected, "{percent} %");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hash_selects_in_panic_as_without_failures() {
+    let balance = Balance::Hash(HashKey::Path);
+    let upstream = upstream(&UpstreamSettings { balance, ..checked(8, 50) });
+    let entries = upstream.entries();
+    let selected = || {
+        let position = |number: u32| {
+            let request = Request::get(format!("/{number}")).body(RequestBody::none()).unwrap();
+            let mut selection = upstream.balancer.select(&entries, &request, None);
+            selection.next(&upstream.balancer, Instant::now()).unwrap().entry.position
+        };
+        (0..40).map(position).collect::<Vec<_>>()
+    };
+    let healthy = selected();
+    fail_checks(&upstream, &[0, 1, 2, 3, 4]);
+    assert_eq!(selected(), healthy);
+}
+
+/// Otherwise, the targets that recover first would get less than the targets whose checks still fail.
+#[tokio::test(start_paused = true)]
+async fn target_that_was_used_in_panic_starts_with_its_full_share() {
+    let slow_start = Some(Duration::from_secs(10));
+    let upstream = upstream(&UpstreamSettings { slow_start, ..checked(2, 50) });
+    let (entries, share) = (upstream.entries(), |entry: &Entry| entry.state.share(Instant::now(), slow_start));
+    fail_checks(&upstream, &[0, 1]);
+    assert_eq!(all_tried(&upstream), [0, 1]);
+    fail_checks(&upstream, &[0]);
+    assert_eq!(share(&entries[1]), 1000);
+    fail_checks(&upstream, &[]);
+    assert_eq!(share(&entries[0]), 1000);
+    fail_checks(&upstream, &[0]);
+    fail_checks(&upstream, &[]);
+    assert_eq!(share(&entries[0]), 100, "no request has used it while its checks failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn target_without_address_is_only_a_last_resort() {
+    let name = Target::Http("api.internal:80".parse().unwrap());
+    let upstream = upstream(&UpstreamSettings::new("api".into(), vec![name.clone(), target(9)]));
+    let condition = |position: usize| upstream.target_use()[position].condition(Instant::now());
+    assert_eq!([condition(0), condition(1)], [TargetCondition::NoAddress, TargetCondition::Usable]);
+    assert_eq!(all_tried(&upstream), [1]);
+    upstream.set_addresses(&name, &[ResolvedAddress { address: address(1), weight: 1 }]);
+    assert_eq!((condition(0), all_tried(&upstream)), (TargetCondition::Usable, vec![0, 1]));
+}
+
+/// The state of a target in the model.
+#[derive(Clone, Copy, Debug)]
+struct Modelled {
+    has_failed: bool,
+    is_ejected: bool,
+    drains: bool,
+}
+
+fn modelled() -> impl Strategy<Value = Modelled> {
+    (any::<bool>(), any::<bool>(), prop::bool::weighted(0.2))
+        .prop_map(|(has_failed, is_ejected, drains)| Modelled { has_failed, is_ejected, drains })
+}
+
+/// Returns the positions of the targets that a request may try.
+fn expected(targets: &[Modelled], percent: usize) -> Vec<usize> {
+    let present: Vec<_> = targets.iter().enumerate().filter(|(_, target)| !target.drains).collect();
+    let failed = present.iter().filter(|(_, target)| target.has_failed).count();
+    let in_panic = percent > 0 && failed * 100 > present.len() * percent;
+    let allowed: Vec<_> = present.into_iter().filter(|(_, target)| in_panic || !target.has_failed).collect();
+    let included = allowed.iter().any(|(_, target)| !target.is_ejected);
+    allowed.iter().filter(|(_, target)| target.is_ejected != included).map(|(position, _)| *position).collect()
+}
+
+proptest! {
+    #[test]
+    fn request_tries_the_targets_of_the_model(
+        targets in prop::collection::vec(modelled(), 1..7), percent in prop_oneof![Just(0_u8), Just(50), 0_u8..=100],
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let upstream = upstream(&checked(u16::try_from(targets.len()).unwrap(), percent));
+            for (entry, target) in upstream.entries().iter().zip(&targets) {
+                for _ in 0..if target.is_ejected { 2 } else { 0 } {
+                    let attempt = entry.state.start_attempt(None, false);
+                    let error = TargetError::connect(&io::ErrorKind::TimedOut.into());
+                    if let Some(due) = attempt.failed(Some(&error), None, Some(&EJECT)) {
+                        due.eject();
+                    }
+                }
+                entry.state.set_failed_by_checks(target.has_failed, "a check");
+                entry.state.drain_until(target.drains.then(|| Instant::now() + Duration::from_secs(60)));
+            }
+            prop_assert_eq!(all_tried(&upstream), expected(&targets, usize::from(percent)));
+            Ok::<_, TestCaseError>(())
+        })?;
+    }
 }

@@ -26,6 +26,8 @@ pub(crate) struct CheckReport {
     pub(crate) run: u64,
     /// The number of checks that did not pass.
     pub(crate) failed: u64,
+    /// The number of checks without a result, because the gateway was too busy.
+    pub(crate) discarded: u64,
     /// The last check. `None` if none has ended since the checks were turned on.
     pub(crate) last: Option<LastCheck>,
 }
@@ -62,6 +64,12 @@ impl CheckRecord {
         outcome.record(has_passed, settings.rise, settings.fall)
     }
 
+    /// Records a check whose result says nothing about the target.
+    pub(in crate::upstream) fn discard(&self) {
+        let report = &mut self.0.lock().report;
+        (report.run, report.discarded) = (report.run + 1, report.discarded + 1);
+    }
+
     /// Forgets the outcome, because the target is no longer checked.
     pub(in crate::upstream) fn reset(&self) {
         let Recorded { outcome, report } = &mut *self.0.lock();
@@ -84,7 +92,7 @@ mod tests {
 
     fn settings() -> HealthSettings {
         let request = HealthRequest::Grpc { grpc: String::new() };
-        HealthSettings { request, interval: Duration::ZERO, timeout: Duration::ZERO, rise: 2, fall: 2 }
+        HealthSettings { request, interval: Duration::ZERO, timeout: Duration::ZERO, rise: 2, fall: 2, panic_percent: 0 }
     }
 
     #[test]

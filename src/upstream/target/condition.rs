@@ -20,6 +20,8 @@ const EJECTED: u8 = 4;
 const FAILING: u8 = 8;
 /// The target may be in its slow start.
 const SLOW: u8 = 16;
+/// Requests use the target although its checks fail.
+const USED: u8 = 32;
 
 /// Whether requests use a target, and why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub(crate) enum TargetCondition {
         /// The end of the drain.
         until: Instant,
     },
+    /// The host name of the target has no known address.
+    NoAddress,
 }
 
 /// Whether a request may use a target.
@@ -50,7 +54,11 @@ pub(in crate::upstream) enum Availability {
     ProbeDue,
     /// The target is ejected. Requests use it only if no target is usable.
     LastResort,
-    /// The checks of the target fail, or it drains.
+    /// The target has no known address. Requests use it only if no target is usable; they fail then.
+    NoAddress,
+    /// The checks of the target fail. Requests use it only in [panic](super::super::selection::is_panic).
+    Failed,
+    /// The target drains.
     Excluded,
 }
 
@@ -71,8 +79,8 @@ struct Details {
 }
 
 impl Conditions {
-    /// Returns whether a request may use the target.
-    pub(super) fn availability(&self, now: Instant) -> Availability {
+    /// Returns whether a request may use the target. In panic, the results of checks are ignored.
+    pub(super) fn availability(&self, now: Instant, in_panic: bool) -> Availability {
         let reasons = self.reasons.load(Relaxed);
         if reasons & (FAILED | DRAINING | EJECTED) == 0 {
             return Availability::Usable;
@@ -80,7 +88,8 @@ impl Conditions {
         let details = self.details.lock();
         let drains = details.drain_until.is_some_and(|until| until > now);
         match details.ejection.ejected_until() {
-            _ if drains || reasons & FAILED != 0 => Availability::Excluded,
+            _ if drains => Availability::Excluded,
+            _ if reasons & FAILED != 0 && !in_panic => Availability::Failed,
             None => Availability::Usable,
             Some((until, _)) if until <= now => Availability::ProbeDue,
             Some(_) => Availability::LastResort,
@@ -105,10 +114,29 @@ impl Conditions {
     /// Records the result of the active checks. Returns `true` if it has changed.
     pub(super) fn set_failed(&self, has_failed: bool, now: Instant) -> bool {
         let has_changed = self.set(FAILED, has_failed) != has_failed;
-        if has_changed && !has_failed {
+        // A target that was used all the time needs no slow start.
+        if has_changed && !self.set(USED, false) && !has_failed {
             self.start_slowly(&mut self.details.lock(), now);
         }
         has_changed
+    }
+
+    /// Records that a request uses the target in panic.
+    pub(super) fn set_used_in_panic(&self) {
+        if self.reasons.load(Relaxed) & (FAILED | USED) == FAILED {
+            self.set(USED, true);
+        }
+    }
+
+    /// Records a check. Returns how long the target was ejected if the check ends the ejection.
+    pub(super) fn record_check(&self, has_passed: bool, rise: u32, now: Instant) -> Option<Duration> {
+        if self.reasons.load(Relaxed) & EJECTED == 0 {
+            return None;
+        }
+        let mut details = self.details.lock();
+        let time = details.ejection.record_check(has_passed, rise, now)?;
+        self.end_ejection(&mut details, now);
+        Some(time)
     }
 
     /// Starts or ends a drain. Returns `true` if that changes when the drain ends.
@@ -190,9 +218,13 @@ impl Conditions {
     pub(super) fn probe_succeeded(&self, now: Instant) -> Option<Duration> {
         let mut details = self.details.lock();
         let time = details.ejection.probe_succeeded(now)?;
-        self.set(EJECTED | FAILING, false);
-        self.start_slowly(&mut details, now);
+        self.end_ejection(&mut details, now);
         Some(time)
+    }
+
+    fn end_ejection(&self, details: &mut Details, now: Instant) {
+        self.set(EJECTED | FAILING, false);
+        self.start_slowly(details, now);
     }
 
     /// Allows another probe.

@@ -137,9 +137,24 @@ impl TargetState {
         &self.checks
     }
 
-    /// Counts an active check.
-    pub(super) fn count_check(&self, has_passed: bool) {
+    /// Counts an active check. Passed checks can end an ejection. `rise` is the number of passed checks in a row that show
+    /// that the target has recovered.
+    pub(super) fn record_check(&self, has_passed: bool, rise: u32) {
         self.metrics.checked(has_passed);
+        if let Some(time) = self.conditions.record_check(has_passed, rise, Instant::now()) {
+            self.log_return(time, "health checks");
+        }
+    }
+
+    /// Counts an active check whose failure says nothing about the target.
+    pub(super) fn discard_check(&self) {
+        self.metrics.check_discarded();
+        self.checks.discard();
+    }
+
+    /// Records that a request uses the target in panic.
+    pub(super) fn set_used_in_panic(&self) {
+        self.conditions.set_used_in_panic();
     }
 
     /// Sets the metric of usable targets.
@@ -188,9 +203,9 @@ impl TargetState {
         self.in_flight() as u64 + self.penalties.count(now)
     }
 
-    /// Returns whether a request may use the target.
-    pub(super) fn availability(&self, now: Instant) -> Availability {
-        self.conditions.availability(now)
+    /// Returns whether a request may use the target. In panic, the results of checks are ignored.
+    pub(super) fn availability(&self, now: Instant, in_panic: bool) -> Availability {
+        self.conditions.availability(now, in_panic)
     }
 
     /// Returns the share of the weight that the target gets, in thousandths.
@@ -261,10 +276,15 @@ impl TargetState {
 
     fn return_from_ejection(&self) {
         if let Some(time) = self.conditions.probe_succeeded(Instant::now()) {
-            let TargetName { upstream, target, address } = &*self.name;
-            let (address, ejected_ms) = (address.map(tracing::field::display), millis(time));
-            tracing::warn!(%upstream, target, address, ejected_ms, "upstream target returns after an ejection");
+            self.log_return(time, "a request");
         }
+    }
+
+    /// `because` names the success that ended the ejection.
+    fn log_return(&self, time: Duration, because: &str) {
+        let TargetName { upstream, target, address } = &*self.name;
+        let (address, ejected_ms) = (address.map(tracing::field::display), millis(time));
+        tracing::warn!(%upstream, target, address, ejected_ms, because, "upstream target returns after an ejection");
     }
 
     fn record_success(&self) {

@@ -421,6 +421,9 @@ shape! {
         fall: u64 = Integer(1, 100), Default("3");
         /// The statuses that pass. Not with `grpc`.
         expect: Vec<Located<String>> = OneOrMany(&Statuses), Default("[200-399]");
+        /// If more than this share of the targets fails its checks, requests use all of them
+        /// ([upstreams.md](upstreams.md#panic)). `0%` turns that off.
+        panic: String = Text, Default("50%");
     }
 }
 

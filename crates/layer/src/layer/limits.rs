@@ -83,7 +83,7 @@ impl Decided<'_> {
 fn local_response(charges: &Charges<'_>, denial: &Denial) -> LocalResponse {
     match denial {
         Denial::StoreFailed(_) => LocalResponse::StoreFailed,
-        Denial::Busy { full } => LocalResponse::Busy { by_client: full.client },
+        Denial::Busy { full } => LocalResponse::Busy { by_client: full.client, upstream: None },
         Denial::Limited { wait, .. } => {
             let remaining = charges.refusing().filter_map(|entry| Some(entry.decision?.remaining));
             let violated = charges.refusing().map(|entry| entry.limit.name.as_str());

@@ -23,7 +23,7 @@ use tidegate_rules::limits::concurrency::Concurrency;
 use tidegate_rules::limits::policy::Policy;
 use tidegate_rules::request::facts::Facts;
 use tidegate_rules::request::identity::{Identity, IdentityFault, IdentityKind, IdentityKinds};
-use tidegate_rules::route::{Authorize, CorsRequest, Route};
+use tidegate_rules::route::{Action, Authorize, CorsRequest, Route};
 use tidegate_rules::rules::Charges;
 use tidegate_rules::template::Values;
 use tidegate_store::Store;
@@ -143,6 +143,9 @@ impl<'r> RequestGuard<'r> {
             let RequestRecord { outcome, at, client, reason, .. } = self.record;
             let client_key = self.record.client_key.map(u128::from_ne_bytes);
             let wait = self.record.wait.or_else(|| (outcome == RequestOutcome::Undecided).then_some(took));
+            let reason = reason.or_else(|| self.record.reason_of_failure(status));
+            let upstream = self.record.route().filter(|_| reason == Some(Concurrency::POLICY));
+            let upstream = upstream.and_then(|route| route.action.upstream().cloned());
             let route = self.record.route().map(|route| Arc::clone(&route.name));
             let limit = self.record.rare.as_mut().and_then(|rare| rare.limit.take());
             let request_id = self.record.request_id().cloned();
@@ -154,6 +157,7 @@ impl<'r> RequestGuard<'r> {
                 client_key,
                 limit,
                 reason,
+                upstream,
                 wait,
                 #[cfg(feature = "otlp")]
                 matched: self.record.matched,
@@ -247,6 +251,7 @@ impl<'r> RequestRecord<'r> {
     /// Records that the request is rejected for lack of a slot.
     pub(super) fn record_busy(&mut self) {
         self.outcome = RequestOutcome::Limited;
+        self.reason = Some(Concurrency::POLICY);
         if self.is_reported {
             self.rare.get_or_insert_default().limit = Some(Concurrency::POLICY.into());
         }
@@ -385,6 +390,16 @@ impl<'r> RequestRecord<'r> {
         };
         if let Some(entry) = limit {
             self.rare.get_or_insert_default().limit = Some(entry.limit.name.as_str().into());
+        }
+    }
+
+    /// Returns the reason of a server error that the rule file chooses as the response.
+    fn reason_of_failure(&self, status: Option<StatusCode>) -> Option<&'static str> {
+        let route = self.route().filter(|_| status.is_some_and(|status| status.is_server_error()))?;
+        match (self.outcome, &route.action) {
+            (RequestOutcome::Limited, _) => Some("limited"),
+            (_, Action::Respond(_)) => Some("respond"),
+            _ => None,
         }
     }
 

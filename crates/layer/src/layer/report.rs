@@ -24,8 +24,10 @@ pub struct RequestReport {
     pub client_key: Option<u128>,
     /// The limit that rejected the request. If several did, the limit with the longest wait.
     pub limit: Option<Arc<str>>,
-    /// The reason of a rejection by the gateway itself: `store_failed` or `banned`.
+    /// The reason of a rejection by the gateway itself, such as `store_failed`, `banned` or `concurrency`.
     pub reason: Option<&'static str>,
+    /// The upstream of a request that `concurrency` rejects.
+    pub upstream: Option<Arc<str>>,
     /// The time until the limits had decided. `None` if no limit was evaluated.
     #[doc(hidden)]
     pub wait: Option<Duration>,

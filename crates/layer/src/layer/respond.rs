@@ -50,7 +50,8 @@ impl LayerState {
                     None => denied(),
                 }
             }
-            Answer::Busy | Answer::StoreFailed => denied(),
+            Answer::Busy => denied().with_upstream(record.route().and_then(|route| route.action.upstream())),
+            Answer::StoreFailed => denied(),
             Answer::Configured(route) => configured(route, || values(rules, route, facts, record)),
         }
     }

@@ -30,7 +30,7 @@ pub(super) fn body(violated: &ViolatedLimits, retry_after: Option<u64>) -> Vec<u
 }
 
 /// Returns the problem details of a request that `concurrency` rejects, and a newline for terminals.
-pub(super) fn busy_body(by_client: bool) -> Vec<u8> {
+pub(super) fn busy_body(by_client: bool, upstream: Option<&str>) -> Vec<u8> {
     let (kind, title, status, detail) = match by_client {
         true => {
             ("quota-exceeded", "Request cannot be satisfied as assigned quota has been exceeded", "429", CLIENT_BUSY)
@@ -40,10 +40,16 @@ pub(super) fn busy_body(by_client: bool) -> Vec<u8> {
             ("temporary-reduced-capacity", title, "503", ROUTE_BUSY)
         }
     };
+    let mut of_upstream = String::new();
+    if let Some(name) = upstream {
+        of_upstream.push_str(",\"upstream\":");
+        push_name(&mut of_upstream, name);
+    }
+    let policy = Concurrency::POLICY;
     format!(
         "{{\"type\":\"https://iana.org/assignments/http-problem-types#{kind}\",\"title\":\"{title}\",\
-         \"status\":{status},\"detail\":\"{detail}\",\"violated-policies\":[\"{}\"]}}\n",
-        Concurrency::POLICY
+         \"status\":{status},\"detail\":\"{detail}\",\"violated-policies\":[\"{policy}\"],\
+         \"reason\":\"{policy}\"{of_upstream}}}\n"
     )
     .into_bytes()
 }

@@ -114,6 +114,8 @@ pub enum LocalResponse {
     Busy {
         /// Whether the bound of the client is reached.
         by_client: bool,
+        /// The upstream of the route, if it has one.
+        upstream: Option<Arc<str>>,
     },
     /// 431: more than `max_fields` header fields, or more than `max_field_bytes` of them.
     HeadersTooLarge,
@@ -128,9 +130,17 @@ pub enum LocalResponse {
     /// 502: the upstream is unreachable. The request was not sent.
     UpstreamUnreachable,
     /// 503: the upstream has reached its maximum of concurrent requests. The request was not sent.
-    UpstreamBusy,
-    /// No target of the upstream is usable.
-    UpstreamDown,
+    UpstreamBusy {
+        /// The name of the upstream.
+        upstream: Arc<str>,
+        /// The reason in the access log.
+        reason: &'static str,
+    },
+    /// 503: no target of the upstream is usable.
+    UpstreamDown {
+        /// The name of the upstream.
+        upstream: Arc<str>,
+    },
     /// 502: the upstream sent an invalid response, or closed the connection before the response.
     BadUpstreamResponse {
         /// Why the gateway did not send the request again.
@@ -149,6 +159,9 @@ pub enum LocalResponse {
     Panicked,
 }
 
+/// The reason in the access log if no target of an upstream is usable.
+pub const NO_USABLE_TARGET: &str = "no_usable_target";
+
 /// RFC 9457 section 3.1.
 #[derive(Serialize)]
 struct Problem<'a> {
@@ -157,6 +170,12 @@ struct Problem<'a> {
     title: &'static str,
     status: u16,
     detail: &'a str,
+    /// The reason in the access log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    /// The name of the upstream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upstream: Option<&'a str>,
 }
 
 impl LocalResponse {
@@ -230,12 +249,16 @@ impl LocalResponse {
             Self::Limited { violated, retry_after } => {
                 return (StatusCode::TOO_MANY_REQUESTS, limited::body(violated, *retry_after));
             }
-            Self::Busy { by_client } => return (self.status(), limited::busy_body(*by_client)),
+            Self::Busy { by_client, upstream } => {
+                return (self.status(), limited::busy_body(*by_client, upstream.as_deref()));
+            }
             _ => {}
         }
         let (status, detail) = self.status_and_detail();
         let title = reason::phrase(status); // RFC 9457 section 4.2.1
-        let problem = Problem { kind: "about:blank", title, status: status.as_u16(), detail: &detail };
+        let (reason, upstream) = self.failed_upstream().unzip();
+        let kind = "about:blank";
+        let problem = Problem { kind, title, status: status.as_u16(), detail: &detail, reason, upstream };
         // The serialization of strings and numbers cannot fail.
         let mut body = serde_json::to_vec(&problem).unwrap_or_default();
         body.push(b'\n'); // for terminals
@@ -293,12 +316,12 @@ impl LocalResponse {
             Self::Limited { retry_after, .. } => {
                 (StatusCode::TOO_MANY_REQUESTS, limited::detail(*retry_after, &mut itoa::Buffer::new()).concat().into())
             }
-            Self::Busy { by_client: true } => (StatusCode::TOO_MANY_REQUESTS, limited::CLIENT_BUSY.into()),
-            Self::Busy { by_client: false } => (StatusCode::SERVICE_UNAVAILABLE, limited::ROUTE_BUSY.into()),
+            Self::Busy { by_client: true, .. } => (StatusCode::TOO_MANY_REQUESTS, limited::CLIENT_BUSY.into()),
+            Self::Busy { by_client: false, .. } => (StatusCode::SERVICE_UNAVAILABLE, limited::ROUTE_BUSY.into()),
             Self::StoreFailed => (StatusCode::SERVICE_UNAVAILABLE, "quotas cannot be checked at present".into()),
             Self::UpstreamUnreachable => (StatusCode::BAD_GATEWAY, "the upstream cannot be reached".into()),
-            Self::UpstreamDown => (StatusCode::SERVICE_UNAVAILABLE, "no target of the upstream is usable".into()),
-            Self::UpstreamBusy => (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy".into()),
+            Self::UpstreamDown { .. } => (StatusCode::SERVICE_UNAVAILABLE, "no target of the upstream is usable".into()),
+            Self::UpstreamBusy { .. } => (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy".into()),
             Self::BadUpstreamResponse { not_retried } => {
                 (StatusCode::BAD_GATEWAY, with_reason("the upstream sent no valid response", *not_retried))
             }
@@ -311,6 +334,23 @@ impl LocalResponse {
         }
     }
 
+    /// Returns the reason and the name of the upstream, if the upstream could not take the request.
+    fn failed_upstream(&self) -> Option<(&'static str, &str)> {
+        match self {
+            Self::UpstreamDown { upstream } => Some((NO_USABLE_TARGET, upstream)),
+            Self::UpstreamBusy { upstream, reason } => Some((reason, upstream)),
+            _ => None,
+        }
+    }
+
+    /// Adds the upstream of the route to the response to a request that `concurrency` rejects.
+    pub(crate) fn with_upstream(self, of_route: Option<&Arc<str>>) -> Self {
+        match self {
+            Self::Busy { by_client, .. } => Self::Busy { by_client, upstream: of_route.cloned() },
+            other => other,
+        }
+    }
+
     /// Returns the seconds of `Retry-After`.
     pub fn retry_after(&self) -> Option<u64> {
         match self {
@@ -318,7 +358,7 @@ impl LocalResponse {
             Self::Banned { retry_after } => Some(*retry_after),
             Self::NotIdentified { fault, .. } if fault.is_temporary() => Some(1),
             // A guess: it is unknown when a request ends.
-            Self::StoreFailed | Self::UpstreamBusy | Self::UpstreamDown | Self::Busy { .. } => Some(1),
+            Self::StoreFailed | Self::UpstreamBusy { .. } | Self::UpstreamDown { .. } | Self::Busy { .. } => Some(1),
             _ => None,
         }
     }

@@ -53,6 +53,7 @@ struct UpstreamSeries {
     tunnels: Gauge,
     tunnels_ended: [Count; TUNNEL_ENDS.len()],
     waiting: Gauge,
+    panic: Gauge,
     responses: Histogram,
 }
 
@@ -209,6 +210,14 @@ impl Upstreams {
             action: "stays above 0: raise `max_connections`, or make the upstream faster",
         };
         catalog.add(self.all.metric(waiting.labels, |upstream| from_ref(&upstream.waiting)), waiting);
+        let panic = Description {
+            name: "upstream_panic",
+            labels: &[UPSTREAM],
+            unit: "0 or 1",
+            meaning: "1 while more targets than `health.panic` fail their checks, and requests use all of them",
+            action: "1: `tidegate upstreams` shows the results of the checks; the network of the gateway may have failed",
+        };
+        catalog.add(self.all.metric(panic.labels, |upstream| from_ref(&upstream.panic)), panic);
         let tunnels = Description {
             name: "upgraded_connections",
             labels: &[UPSTREAM],
@@ -261,6 +270,7 @@ impl UpstreamSeries {
             tunnels: Gauge::default(),
             tunnels_ended: Default::default(),
             waiting: Gauge::default(),
+            panic: Gauge::default(),
             responses: durations.empty(),
         }
     }
@@ -321,6 +331,11 @@ impl UpstreamMetrics {
     /// Counts the end of a connection that had been upgraded.
     pub fn tunnel_ended(&self, how: TunnelEnd) {
         self.0.tunnels_ended[how as usize].inc();
+    }
+
+    /// Sets whether requests use targets that fail their checks.
+    pub fn set_panic(&self, is_panic: bool) {
+        self.0.panic.set(i64::from(is_panic));
     }
 
     /// Counts a request that waits for a connection.

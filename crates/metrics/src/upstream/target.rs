@@ -64,7 +64,7 @@ pub enum AttemptOutcome {
 }
 
 /// The results of a check; the index is 1 if the check has passed.
-const CHECK_RESULTS: [&str; 2] = ["failed", "passed"];
+const CHECK_RESULTS: [&str; 3] = ["failed", "passed", "discarded"];
 
 impl Targets {
     pub(crate) fn describe(&self, catalog: &mut Catalog<'_>) {
@@ -81,15 +81,15 @@ impl Targets {
             name: "upstream_checks",
             labels: &[UPSTREAM, Label::Open("target"), Label::Fixed("result", &CHECK_RESULTS)],
             unit: "checks",
-            meaning: "Active health checks of each target",
-            action: "`failed`: `tidegate upstreams` shows the last result",
+            meaning: "Active health checks of each target. `discarded`: it failed while the gateway itself was too busy",
+            action: "`failed`: `tidegate upstreams` shows the last result; `discarded`: give the gateway more CPU time",
         };
         catalog.add(self.0.metric(checks.labels, |target| &target.checks), checks);
         let usable = Description {
             name: "upstream_target_usable",
             labels: &[UPSTREAM, Label::Open("target")],
             unit: "0 or 1",
-            meaning: "1 if requests are sent to the target: it passes its checks, is not ejected and does not drain",
+            meaning: "1 if the target passes its checks, has an address, is not ejected and does not drain",
             action: "0: `tidegate upstreams` shows the state and its cause",
         };
         catalog.add(self.0.metric(usable.labels, |target| from_ref(&target.usable)), usable);
@@ -123,7 +123,12 @@ impl TargetMetrics {
         self.0.checks[usize::from(has_passed)].inc();
     }
 
-    /// Sets whether requests are sent to the target.
+    /// Counts a health check without a result.
+    pub fn check_discarded(&self) {
+        self.0.checks[2].inc();
+    }
+
+    /// Sets whether the target is usable.
     pub fn set_usable(&self, is_usable: bool) {
         self.0.usable.set(i64::from(is_usable));
     }

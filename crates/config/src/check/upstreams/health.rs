@@ -2,6 +2,7 @@
 
 use http::uri::PathAndQuery;
 
+use super::percent::percent;
 use crate::check::{Checked, all};
 use crate::file;
 use crate::file::located::Located;
@@ -42,7 +43,8 @@ pub(crate) fn health(raw: &Located<file::Health>, problems: &mut Problems) -> Ch
     }
     let rise = health.rise.number(HealthSettings::DEFAULT_RISE, problems)?;
     let fall = health.fall.number(HealthSettings::DEFAULT_FALL, problems)?;
-    Ok(Some(HealthSettings { request, interval, timeout, rise, fall }))
+    let panic_percent = percent(&health.panic, HealthSettings::DEFAULT_PANIC_PERCENT, problems)?;
+    Ok(Some(HealthSettings { request, interval, timeout, rise, fall, panic_percent }))
 }
 
 /// Parses the path of a check. Only visible ASCII characters are valid in a request line.

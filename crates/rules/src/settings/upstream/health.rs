@@ -24,6 +24,9 @@ pub struct HealthSettings {
     pub rise: u32,
     /// How many checks in a row a target must fail.
     pub fall: u32,
+    /// If more than this share of the targets fails its checks, in percent, requests use all of them. 0 turns that off.
+    #[serde(rename = "panic")]
+    pub panic_percent: u8,
 }
 
 /// The request of a health check.
@@ -55,4 +58,6 @@ impl HealthSettings {
     pub const DEFAULT_RISE: u32 = 2;
     /// How many checks in a row a target must fail if the rule file sets no `fall`.
     pub const DEFAULT_FALL: u32 = 3;
+    /// The share of failing targets, in percent, if the rule file sets no `panic`.
+    pub const DEFAULT_PANIC_PERCENT: u8 = 50;
 }
