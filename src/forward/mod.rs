@@ -16,6 +16,7 @@ use std::time::Duration;
 use http::{HeaderMap, Request, Response, StatusCode, Version};
 use tower::Service;
 
+mod compress;
 mod deadline;
 mod fields;
 mod head;
@@ -27,6 +28,7 @@ mod websocket;
 #[cfg(test)]
 mod tests;
 
+use self::compress::ResponseCompression;
 use self::deadline::Deadline;
 use self::head::ForwardInput;
 pub(crate) use self::head::response as rewrite_response;
@@ -76,6 +78,8 @@ pub(crate) struct PreparedRequest {
     connect: Option<Box<ExtendedConnect>>,
     /// Boxed, because few routes have one.
     response_rewrite: Option<Box<ResponseRewrite>>,
+    /// Boxed, because few routes have one.
+    compression: Option<Box<ResponseCompression>>,
     /// The record for the access log, if it is enabled.
     trace: Option<Trace>,
 }
@@ -110,11 +114,13 @@ impl Forward {
         }
         let accepts_trailers = accepts_trailers(request.version(), context.kinds);
         let client = context.client;
+        let compression = context.compression.take().filter(|_| call.is_none() && upgrade.is_none());
+        let compression = compression.map(|compression| ResponseCompression::new(compression, request));
         let response_rewrite =
             rewrite_request(request, context, &upstream).map_err(|response| local_response(response, call))?;
         let connect = upgrade.and_then(|upgrade| upgrade::offer(request, *upgrade, is_connect));
         let deadline = Deadline::new(request, received, total, call);
-        Ok(PreparedRequest { upstream, client, call, deadline, accepts_trailers, connect, response_rewrite, trace })
+        Ok(PreparedRequest { upstream, client, call, deadline, accepts_trailers, connect, response_rewrite, compression, trace })
     }
 }
 
@@ -167,6 +173,9 @@ impl PreparedRequest {
         };
         if let Some(rewrite) = self.response_rewrite.filter(|_| is_forwarded) {
             rewrite.apply(response.headers_mut(), &self.upstream);
+        }
+        if let Some(compression) = self.compression.filter(|_| is_forwarded) {
+            compression.apply(&mut response);
         }
         if is_forwarded && response.status() != StatusCode::SWITCHING_PROTOCOLS {
             self.deadline.limit_body(&mut response, call, self.accepts_trailers);

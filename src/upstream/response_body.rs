@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
 use tokio::time::Instant;
 
 use super::body::{BoxError, RequestBody};
@@ -30,6 +31,7 @@ enum Source {
     Tunnel(Box<Tunnel>),
     Full(Full<Bytes>),
     Timed(Box<Timed>),
+    Wrapped(UnsyncBoxBody<BodyData, BoxError>),
 }
 
 /// A body that has to end by a deadline.
@@ -79,6 +81,15 @@ impl ResponseBody {
         }
     }
 
+    /// Replaces the body by another one, which reads it.
+    pub(crate) fn wrap<B>(&mut self, wrap: impl FnOnce(Self) -> B)
+    where
+        B: Body<Data = BodyData, Error = BoxError> + Send + 'static,
+    {
+        let body = std::mem::replace(self, Self::from(Full::default()));
+        self.0 = Source::Wrapped(UnsyncBoxBody::new(wrap(body)));
+    }
+
     /// Sets a deadline. At the deadline, the body ends with these trailers; without trailers, it breaks off.
     pub(crate) fn end_at(&mut self, deadline: Instant, trailers: Option<HeaderMap>) {
         let body = std::mem::replace(self, Self::from(Full::default()));
@@ -124,6 +135,7 @@ impl Body for ResponseBody {
             Source::Tunnel(tunnel) => tunnel.poll_frame(cx),
             Source::Full(full) => poll_body_data(full, cx).map_err(|never| match never {}),
             Source::Timed(timed) => timed.poll_frame(cx),
+            Source::Wrapped(body) => Pin::new(body).poll_frame(cx),
         }
     }
 
@@ -135,6 +147,7 @@ impl Body for ResponseBody {
             Source::Tunnel(tunnel) => tunnel.is_end(),
             Source::Full(full) => full.is_end_stream(),
             Source::Timed(timed) => timed.body.is_end_stream(),
+            Source::Wrapped(body) => body.is_end_stream(),
         }
     }
 
@@ -146,6 +159,7 @@ impl Body for ResponseBody {
             Source::Tunnel(_) => SizeHint::default(),
             Source::Full(full) => full.size_hint(),
             Source::Timed(timed) => timed.body.size_hint(),
+            Source::Wrapped(body) => body.size_hint(),
         }
     }
 }

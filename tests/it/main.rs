@@ -19,6 +19,7 @@ mod checker;
 mod checker_losses;
 mod cluster;
 mod compose;
+mod compression;
 mod concurrency;
 mod corpora;
 mod cors;

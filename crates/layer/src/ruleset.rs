@@ -24,7 +24,7 @@ use tidegate_rules::request::sanitize::{
     BadField, FieldFilter, FieldKind, FieldKinds, NextHop, RequestContext, Screened,
 };
 use tidegate_rules::route::upgrade::Upgrade;
-use tidegate_rules::route::{FieldChanges, RenderedValues, Rewrite, Route};
+use tidegate_rules::route::{Compression, FieldChanges, RenderedValues, Rewrite, Route};
 use tidegate_rules::rules::{Charges, LimitCharge, Rules, Verifier};
 
 /// The rules that apply to a request from its facts to its response.
@@ -74,6 +74,8 @@ pub struct ForwardContext {
     pub rewrite: Option<Arc<Rewrite>>,
     /// The longest time until the end of the response.
     pub timeout: Option<Duration>,
+    /// The compression of the response.
+    pub compression: Option<Arc<Compression>>,
     /// The protocol to offer the upstream. Boxed, since few requests have one.
     pub upgrade: Option<Box<Upgrade>>,
 }
@@ -268,6 +270,7 @@ impl RuleSet {
             fields: None,
             rewrite: route.and_then(|route| route.rewrite.clone()),
             timeout: route.and_then(|route| route.timeout),
+            compression: route.and_then(|route| route.compression.clone()),
             upgrade,
         }
     }

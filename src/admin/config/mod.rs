@@ -98,7 +98,7 @@ fn show_route(route: &Route, rules: &Rules) -> Value {
     #[rustfmt::skip]
     let Route {
         name, matcher, limits, max_body, upgrades, rate_limit_headers, quota, cors, concurrency, require, authorize,
-        action: _, rewrite: _, request_headers: _, response_headers: _, timeout: _, reject: _,
+        action: _, rewrite: _, request_headers: _, response_headers: _, timeout: _, compression: _, reject: _,
     } = route;
     let keys = json!({
         "name": **name,

@@ -3,6 +3,7 @@
 use super::actions::{
     FIELD_CHANGES, FieldChanges, REDIRECT, REJECT, RESPOND, REWRITE, Redirect, Reject, Respond, Rewrite,
 };
+use super::compression::{COMPRESSION, Compression};
 use super::concurrency::{CONCURRENCY, Concurrency};
 use super::identities::{IDENTITY_CONDITIONS, IdentityConditions, REQUIRE, Require};
 use super::keys::Kind::{
@@ -82,13 +83,16 @@ shape! {
         redirect: Redirect = Map(&REDIRECT), Optional;
         /// Responds without an upstream.
         respond: Respond = Map(&RESPOND), Optional;
-        /// Changes the path and the host that the upstream receives. A layer ignores this key and the next two.
+        /// Changes the path and the host that the upstream receives. A layer ignores this key and the next three.
         rewrite: Rewrite = Map(&REWRITE), Optional;
         /// Changes the header fields that the upstream receives.
         request_headers: FieldChanges = Map(&FIELD_CHANGES), Optional;
         /// The longest time from the receipt of a request until the end of its response. The upstream's
         /// `timeouts.total` applies if it is shorter.
         timeout: Millis = Duration(1, 24 * HOUR), Optional;
+        /// Compresses responses of the upstream. `true` uses all defaults. Read
+        /// [security.md](security.md#attacks-that-tidegate-does-not-prevent) first.
+        compression: ValueOrMap<bool, Compression> = OrMap(&Flag, &COMPRESSION), Default("false");
         /// Changes the header fields of all responses of the route, also of responses of the gateway such as 429.
         response_headers: FieldChanges = Map(&FIELD_CHANGES), Optional;
         /// The response to requests that the limits reject.

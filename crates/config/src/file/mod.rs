@@ -4,6 +4,7 @@
 
 mod actions;
 mod authorize;
+mod compression;
 mod concurrency;
 mod cors;
 mod gateway;
@@ -19,6 +20,7 @@ pub(crate) use self::actions::{
     FIELD_CHANGES, FieldChanges, REDIRECT, REJECT, RESPOND, REWRITE, Redirect, Reject, Respond, Rewrite,
 };
 pub(crate) use self::authorize::{AUTHORIZE, Authorize};
+pub(crate) use self::compression::COMPRESSION;
 pub(crate) use self::concurrency::CONCURRENCY;
 pub(crate) use self::cors::{CORS, Cors};
 pub(crate) use self::gateway::{
@@ -54,10 +56,10 @@ impl File {
 
 /// The shapes (the keys) of all maps, in the order of `docs/rules.md`. The check of a misplaced key finds its map here.
 #[rustfmt::skip]
-pub(crate) static SHAPES: [&Shape; 50] = [
+pub(crate) static SHAPES: [&Shape; 51] = [
     &FILE, &ADMIN, &TOKENS, &ACCESS_LOG, &LISTEN, &PROXY_PROTOCOL, &LISTEN_TLS, &CERTIFICATE, &CLIENT_AUTH, &STORE,
     &SENTINEL, &METRICS, &CLIENTS, &REQUESTS, &IDENTITIES, &IDENTITY_KEYS, &JWT, &BASIC, &DNS, &UPSTREAM, &HASH_BALANCE,
     &EJECT, &TIMEOUTS, &RETRY, &UPSTREAM_TLS, &HEALTH, &TARGET, &ROUTE, &REQUIRE, &EXCLUSION, &REDIRECT, &RESPOND, &REWRITE, &FIELD_CHANGES,
-    &REJECT, &UPGRADES, &CORS, &AUTHORIZE, &MATCH, &PATTERN, &NOT, &CONCURRENCY, &LIMIT, &WHEN, &TIER, &TIER_SOURCE,
+    &REJECT, &COMPRESSION, &UPGRADES, &CORS, &AUTHORIZE, &MATCH, &PATTERN, &NOT, &CONCURRENCY, &LIMIT, &WHEN, &TIER, &TIER_SOURCE,
     &RATE_SOURCE, &PERMITS, &CANDIDATE, &TLS,
 ];

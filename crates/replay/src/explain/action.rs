@@ -31,7 +31,7 @@ pub(super) fn changes(route: &Route, rules: &Rules, facts: &Facts<'_>) -> Vec<St
     // keys change neither the request nor the decision about it.
     #[rustfmt::skip]
     let Route {
-        name, action, rewrite, request_headers, response_headers, timeout,
+        name, action, rewrite, request_headers, response_headers, timeout, compression,
         matcher: _, limits: _, max_body: _, quota: _, cors: _, concurrency: _, require: _, authorize: _, reject: _,
         upgrades: _, rate_limit_headers: _,
     } = route;
@@ -58,6 +58,10 @@ pub(super) fn changes(route: &Route, rules: &Rules, facts: &Facts<'_>) -> Vec<St
     }
     if let Some(changes) = response_headers {
         lines.extend(describe_fields(changes).map(|change| format!("response: {change}")));
+    }
+    if let Some(compression) = compression {
+        let codings: Vec<_> = compression.codings.iter().map(|coding| coding.name()).collect();
+        lines.push(format!("response: compressed with {} if the client accepts it", codings.join(" or ")));
     }
     if let Some(timeout) = timeout {
         lines.push(format!("timeout {timeout:?}"));

@@ -7,6 +7,7 @@ mod authorize;
 mod case;
 mod clients;
 mod cors;
+mod compression;
 mod coverage;
 mod fields;
 mod glob;
@@ -31,6 +32,7 @@ pub use self::authorize::Authorize;
 pub use self::authorize::{OriginalRequest, OriginalRequestError};
 pub use self::case::Case;
 pub use self::clients::ClientNetworks;
+pub use self::compression::{Coding, Compression, MediaTypePattern};
 pub use self::cors::CorsRequest;
 pub use self::cors::{Cors, OriginPattern};
 pub use self::coverage::{LookupKey, lookup_key};
@@ -116,6 +118,8 @@ pub struct Route {
     pub response_headers: Option<Box<FieldChanges>>,
     /// The longest time from the receipt of a request until the end of its response.
     pub timeout: Option<Duration>,
+    /// The compression of responses. `None` if they are not compressed.
+    pub compression: Option<Arc<Compression>>,
     /// The response to requests that the limits reject.
     pub reject: Option<Box<Rejection>>,
 }
@@ -147,6 +151,7 @@ impl Route {
             request_headers: None,
             response_headers: None,
             timeout: None,
+            compression: None,
             concurrency: None,
             reject: None,
         }

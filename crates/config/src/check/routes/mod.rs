@@ -2,6 +2,7 @@
 
 pub(crate) mod action;
 pub(crate) mod authorize;
+pub(crate) mod compression;
 pub(crate) mod concurrency;
 pub(crate) mod cors;
 pub(crate) mod field_changes;
@@ -196,6 +197,7 @@ fn route(
     let request = field_changes(&raw.request_headers, Message::Request, Variables::request(context), problems);
     let response = field_changes(&raw.response_headers, Message::Response, Variables::response(context), problems);
     let reject = rewrite::reject(&raw.reject, context, problems);
+    let compression = compression::compression(raw, problems);
     let timeout = raw.timeout.optional(problems).map(|timeout| timeout.copied().map(Millis::duration));
     if let (Ok(Action::Redirect(_) | Action::Respond(_)), Ok(limits)) = (&action, &limits)
         && limits.iter().any(|limit| limit.charge_on.is_some())
@@ -222,6 +224,7 @@ fn route(
         request_headers: request?.map(Arc::new),
         response_headers: response?.map(Box::new),
         timeout: timeout?,
+        compression: compression?,
         reject: reject?,
     })
 }

@@ -22,7 +22,7 @@ use tidegate_rules::client::Duplicates;
 use tidegate_rules::limits::policy::RateLimitFields;
 use tidegate_rules::limits::rule::{OnMissingClient, OnStoreFailure};
 use tidegate_rules::request::identity::IdentityKind;
-use tidegate_rules::route::Case;
+use tidegate_rules::route::{Case, Coding};
 use tidegate_rules::rules::{EncodedSlash, Slashes, Underscores};
 use tidegate_rules::settings::tls::TlsVersion;
 use tidegate_rules::settings::upstream::{BalanceMethod, EjectMode, Protocol, RetryMode};
@@ -157,7 +157,7 @@ macro_rules! read_words {
 }
 
 read_words! {
-    AccessLogFormat, AlgorithmName, BalanceMethod, Case, DashboardMode, Duplicates, EjectMode, EncodedSlash, IdentityKind, Mode,
+    AccessLogFormat, AlgorithmName, BalanceMethod, Case, Coding, DashboardMode, Duplicates, EjectMode, EncodedSlash, IdentityKind, Mode,
     OnMissingClient, OnStoreFailure, Protocol, RateLimitFields, RetryMode, Slashes, TlsVersion, Underscores,
 }
 

@@ -142,7 +142,7 @@ fn builders_have_every_key_of_a_library() {
         "a `candidate`",
     ];
     // Keys of the gateway. A program has its own `include` and `jwt.ca`, since a layer fetches no key sets.
-    let gateway = ["upstream", "rewrite", "request_headers", "timeout", "upgrades", "ca"];
+    let gateway = ["upstream", "rewrite", "request_headers", "timeout", "compression", "upgrades", "ca"];
     let missing: Vec<_> =
         known.difference(&used).filter(|(map, key)| maps.contains(map) && !gateway.contains(key)).collect();
     assert!(maps.iter().all(|map| known.iter().any(|(known, _)| known == map)), "a map was renamed");
