@@ -226,12 +226,12 @@ async fn server_errors_of_the_rule_file_have_a_reason() {
   - name: rejected
     match: { path: /rejected }
     upstream: api
-    reject: { status: 503 }
+    reject: { status: 503, body: busy }
     limits: [{ name: l, mode: OVERALL, rate: 1, interval: 1h }]
   - name: busy
     match: { path: /busy }
     upstream: api
-    concurrency: { max: 1, max_wait: 1ms }\n";
+    concurrency: { max: 1 }\n";
     let origin = Origin::start(|mut conn: OriginConnection| async move {
         while let Some(request) = conn.request().await {
             match request.start.contains("/busy") {
