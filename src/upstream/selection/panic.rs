@@ -1,5 +1,5 @@
-//! Panic: while many targets of an upstream fail their checks, requests use all of them. So many failures say more about the
-//! checks, or about the gateway, than about the targets.
+//! Panic: while many targets of an upstream fail their checks, requests use all of them. Then the failures say more about
+//! the checks, or about the gateway, than about the targets.
 
 use std::sync::Arc;
 

@@ -39,7 +39,7 @@ fn checked(targets: u16, panic_percent: u8) -> UpstreamSettings {
     UpstreamSettings { health, ..settings(targets) }
 }
 
-/// Makes the checks of these targets fail, and those of all others pass.
+/// Makes the checks of these targets fail, and the checks of all others pass.
 fn fail_checks(upstream: &Upstream, failed: &[usize]) {
     for (position, entry) in upstream.entries().iter().enumerate() {
         entry.state.set_failed_by_checks(failed.contains(&position), "a check");
