@@ -120,7 +120,17 @@ impl Forward {
             rewrite_request(request, context, &upstream).map_err(|response| local_response(response, call))?;
         let connect = upgrade.and_then(|upgrade| upgrade::offer(request, *upgrade, is_connect));
         let deadline = Deadline::new(request, received, total, call);
-        Ok(PreparedRequest { upstream, client, call, deadline, accepts_trailers, connect, response_rewrite, compression, trace })
+        Ok(PreparedRequest {
+            upstream,
+            client,
+            call,
+            deadline,
+            accepts_trailers,
+            connect,
+            response_rewrite,
+            compression,
+            trace,
+        })
     }
 }
 

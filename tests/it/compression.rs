@@ -36,12 +36,19 @@ async fn origin() -> Origin {
             for pair in target.split_once('?').map_or("", |(_, query)| query).split('&') {
                 match pair.split_once('=') {
                     Some(("status", value)) => value.clone_into(&mut status),
-                    Some((name, value)) => fields += &format!("{name}: {}\r\n", value.replace("%22", "\"").replace('+', " ").replace("%2B", "+")),
+                    Some((name, value)) => {
+                        fields +=
+                            &format!("{name}: {}\r\n", value.replace("%22", "\"").replace('+', " ").replace("%2B", "+"))
+                    }
                     None => {}
                 }
             }
             let (page, has_body) = (page(), !matches!(&*status, "204" | "304") && !request.start.starts_with("HEAD"));
-            let length = if matches!(&*status, "204" | "304") { String::new() } else { format!("Content-Length: {}\r\n", page.len()) };
+            let length = if matches!(&*status, "204" | "304") {
+                String::new()
+            } else {
+                format!("Content-Length: {}\r\n", page.len())
+            };
             let body = if has_body { &*page } else { "" };
             conn.raw.send(format!("HTTP/1.1 {status} OK\r\n{length}{fields}\r\n{body}")).await;
         }
@@ -90,8 +97,15 @@ async fn response_is_compressed_with_the_accepted_coding() {
         assert_eq!(response.body.len() < page().len() / 10, is_compressed);
         let etag = if is_compressed { "W/\"a\"" } else { "\"a\"" };
         assert_eq!(response.field("etag").as_deref(), Some(etag));
-        assert_eq!([response.field("content-length"), response.field("accept-ranges")].map(|field| field.is_none()), [is_compressed; 2]);
-        assert_eq!(origin.last_request().field("accept-encoding").as_deref(), Some(accept), "the upstream may compress");
+        assert_eq!(
+            [response.field("content-length"), response.field("accept-ranges")].map(|field| field.is_none()),
+            [is_compressed; 2]
+        );
+        assert_eq!(
+            origin.last_request().field("accept-encoding").as_deref(),
+            Some(accept),
+            "the upstream may compress"
+        );
     }
 }
 
@@ -104,7 +118,7 @@ async fn only_suitable_responses_are_compressed() {
     for (query, is_compressed) in [
         ("Content-Type=text/html;charset=utf-8", true),
         ("Content-Type=application/problem%2Bjson", true),
-                ("Content-Type=text/css&status=404", true),
+        ("Content-Type=text/css&status=404", true),
         ("Content-Type=text/css&status=500", true),
         ("Content-Type=image/png", false),
         ("", false),
@@ -126,7 +140,8 @@ async fn only_suitable_responses_are_compressed() {
     }
     let off = TestGateway::start(&rules(&origin, "false"));
     assert_eq!(ask(&off, "GET", "Content-Type=text/html", GZIP).await.text(), page());
-    let refused = ask(&gateway, "GET", "Content-Type=text/html", &format!("{GZIP}Cache-Control: no-transform\r\n")).await;
+    let refused =
+        ask(&gateway, "GET", "Content-Type=text/html", &format!("{GZIP}Cache-Control: no-transform\r\n")).await;
     assert_eq!((refused.field("content-encoding"), refused.text()), (None, page()));
 }
 
@@ -173,7 +188,9 @@ async fn events_are_flushed() {
         let may_send = Arc::clone(&may_send);
         async move {
             conn.request().await;
-            conn.raw.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+            conn.raw
+                .send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+                .await;
             for number in 0..3 {
                 conn.raw.send(format!("9\r\ndata: {number}\n\n\r\n")).await;
                 may_send.notified().await;
@@ -233,7 +250,8 @@ async fn large_body_is_compressed_over_both_protocols() {
         let sent = Arc::clone(&sent);
         async move {
             while conn.request().await.is_some() {
-                let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n", sent.len());
+                let head =
+                    format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n", sent.len());
                 conn.raw.send(head).await;
                 conn.raw.send(&*sent.as_bytes()).await;
             }

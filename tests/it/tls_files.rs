@@ -82,7 +82,8 @@ fn error_names_the_file_and_its_fault() {
     ] {
         let (ca, crl) = (authority.path("ca.pem"), authority.path(crl));
         let (cert, key) = (authority.path("good.pem"), authority.path("good.key"));
-        let tls = format!("certificates: [{{ cert: '{cert}', key: '{key}' }}], client_auth: {{ ca: '{ca}', crl: '{crl}' }}");
+        let tls =
+            format!("certificates: [{{ cert: '{cert}', key: '{key}' }}], client_auth: {{ ca: '{ca}', crl: '{crl}' }}");
         let error = errors(&tls);
         assert!(error.contains(&format!("`{crl}` {fault}")) && error.contains("1 error"), "{fault}\n{error}");
     }

@@ -47,7 +47,8 @@ async fn ask(config: &Arc<ClientConfig>, gateway: &Gateway) -> Result<u16, Strin
 
 /// Starts a gateway with the revocation lists in `clients.crl`, which checks its files every 5 ms.
 fn start(authority: &Authority) -> Gateway {
-    let auth = format!(", client_auth: {{ ca: '{}', crl: '{}' }}", authority.path("ca.pem"), authority.path("clients.crl"));
+    let auth =
+        format!(", client_auth: {{ ca: '{}', crl: '{}' }}", authority.path("ca.pem"), authority.path("clients.crl"));
     let text = format!("listen: {}\nadmin: 127.0.0.1:0\n{ECHO}", listener(authority, &["api"], &auth));
     let mut config = Gateway::parse_config(&text).unwrap_or_else(|problems| panic!("{problems}"));
     config.set_certificate_check_interval(Duration::from_millis(5));

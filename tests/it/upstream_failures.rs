@@ -246,7 +246,12 @@ async fn server_errors_of_the_rule_file_have_a_reason() {
     assert_eq!([gateway.get("/rejected").await.status(), gateway.get("/rejected").await.status()], [200, 503]);
     let mut first = Raw::connect(gateway.address).await;
     first.send("GET /busy HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    soon(async { while !origin.requests().iter().any(|request| request.start.contains("/busy")) { yield_now().await } }).await;
+    soon(async {
+        while !origin.requests().iter().any(|request| request.start.contains("/busy")) {
+            yield_now().await
+        }
+    })
+    .await;
     let busy = gateway.get("/busy").await;
     let problem: Value = serde_json::from_str(&busy.text()).expect("JSON");
     assert_eq!((busy.status(), &problem["reason"], &problem["upstream"]), (503, &"concurrency".into(), &"api".into()));

@@ -46,7 +46,7 @@ pub(super) fn show(route: &Route) -> Value {
         "request_headers": route.request_headers.as_deref().map(|changes| show_fields(changes, false)),
         "response_headers": route.response_headers.as_deref().map(|changes| show_fields(changes, true)),
         "timeout_ms": route.timeout.map(|timeout| timeout.as_millis()),
-        "compression": route.compression,
+        "compression": route.compression.as_deref(),
         "reject": reject,
     })
 }

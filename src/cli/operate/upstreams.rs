@@ -51,9 +51,9 @@ pub(in crate::cli) fn upstreams(args: &UpstreamsArgs, out: &mut impl Write, erro
         }
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let all = list(upstreams);
-        let table = all.iter().flat_map(|one| {
-            list(&one["targets"]).into_iter().map(move |target| row(one, &target)).collect::<Vec<_>>()
-        });
+        let table = all
+            .iter()
+            .flat_map(|one| list(&one["targets"]).into_iter().map(move |target| row(one, &target)).collect::<Vec<_>>());
         let heads = ["UPSTREAM", "TARGET", "STATE", "WEIGHT", "IN FLIGHT", "OK", "FAILED", "CHECKS", "DETAIL"];
         out.write_all(columns(heads, table).as_bytes())?;
         Ok(0)

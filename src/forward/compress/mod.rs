@@ -91,7 +91,8 @@ impl ResponseCompression {
             false => body.size_hint().exact(),
         };
         let length = length.or_else(|| http1::length(headers).ok().flatten());
-        self.compression.has_type(headers) && length.is_none_or(|length| length > 0 && length >= self.compression.min_size)
+        self.compression.has_type(headers)
+            && length.is_none_or(|length| length > 0 && length >= self.compression.min_size)
     }
 
     /// Weakens the `ETag` of a 304 if the client has the compressed version. Otherwise, a cache would not recognize it.

@@ -20,7 +20,7 @@ mod watch;
 pub(crate) use self::reload::{PresentedCertificate, Reloadable};
 pub(crate) use self::roots::system_roots;
 pub(crate) use self::server_certificate::ServerCertificate;
-pub(crate) use self::termination::{Termination, check_client_auth};
 pub use self::termination::TlsSetupError;
+pub(crate) use self::termination::{Termination, check_client_auth};
 pub(crate) use self::watch::CertificateWatcher;
 pub use tidegate_rules::settings::tls as settings;

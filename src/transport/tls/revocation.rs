@@ -1,7 +1,5 @@
 //! Reads the revocation lists of the authorities that sign client certificates (CRLs, RFC 5280 section 5).
 
-use std::path::Path;
-
 use blake3::Hash;
 use rustls::pki_types::CertificateRevocationListDer;
 

@@ -74,7 +74,9 @@ fn fail(upstream: &Upstream, position: usize, times: usize) {
     for _ in 0..times {
         let attempt = entries[position].state.start_attempt(None, false);
         let due = attempt.failed(Some(&TargetError::connect(&io::ErrorKind::TimedOut.into())), None, Some(&EJECT));
-        if let Some(due) = due.filter(|due| upstream.balancer.can_eject(&entries, due.target, EJECT.max_percent, Instant::now())) {
+        if let Some(due) =
+            due.filter(|due| upstream.balancer.can_eject(&entries, due.target, EJECT.max_percent, Instant::now()))
+        {
             due.eject();
         }
     }
@@ -354,8 +356,11 @@ struct Modelled {
 }
 
 fn modelled() -> impl Strategy<Value = Modelled> {
-    (any::<bool>(), any::<bool>(), prop::bool::weighted(0.2))
-        .prop_map(|(has_failed, is_ejected, drains)| Modelled { has_failed, is_ejected, drains })
+    (any::<bool>(), any::<bool>(), prop::bool::weighted(0.2)).prop_map(|(has_failed, is_ejected, drains)| Modelled {
+        has_failed,
+        is_ejected,
+        drains,
+    })
 }
 
 /// Returns the positions of the targets that a request may try.

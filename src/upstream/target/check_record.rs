@@ -92,7 +92,14 @@ mod tests {
 
     fn settings() -> HealthSettings {
         let request = HealthRequest::Grpc { grpc: String::new() };
-        HealthSettings { request, interval: Duration::ZERO, timeout: Duration::ZERO, rise: 2, fall: 2, panic_percent: 0 }
+        HealthSettings {
+            request,
+            interval: Duration::ZERO,
+            timeout: Duration::ZERO,
+            rise: 2,
+            fall: 2,
+            panic_percent: 0,
+        }
     }
 
     #[test]

@@ -320,7 +320,9 @@ impl LocalResponse {
             Self::Busy { by_client: false, .. } => (StatusCode::SERVICE_UNAVAILABLE, limited::ROUTE_BUSY.into()),
             Self::StoreFailed => (StatusCode::SERVICE_UNAVAILABLE, "quotas cannot be checked at present".into()),
             Self::UpstreamUnreachable => (StatusCode::BAD_GATEWAY, "the upstream cannot be reached".into()),
-            Self::UpstreamDown { .. } => (StatusCode::SERVICE_UNAVAILABLE, "no target of the upstream is usable".into()),
+            Self::UpstreamDown { .. } => {
+                (StatusCode::SERVICE_UNAVAILABLE, "no target of the upstream is usable".into())
+            }
             Self::UpstreamBusy { .. } => (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy".into()),
             Self::BadUpstreamResponse { not_retried } => {
                 (StatusCode::BAD_GATEWAY, with_reason("the upstream sent no valid response", *not_retried))

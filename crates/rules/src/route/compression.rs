@@ -153,7 +153,8 @@ impl MediaTypePattern {
     /// Returns `true` if a media type without parameters matches. Ignores case.
     pub fn matches(&self, media_type: &str) -> bool {
         let Some(end) = &self.end else { return media_type.eq_ignore_ascii_case(&self.start) };
-        let rest = media_type.split_at_checked(self.start.len()).filter(|(start, _)| start.eq_ignore_ascii_case(&self.start));
+        let rest =
+            media_type.split_at_checked(self.start.len()).filter(|(start, _)| start.eq_ignore_ascii_case(&self.start));
         rest.is_some_and(|(_, rest)| {
             let split = rest.len().checked_sub(end.len()).and_then(|middle| rest.split_at_checked(middle));
             split.is_some_and(|(middle, last)| !middle.is_empty() && last.eq_ignore_ascii_case(end))
@@ -226,7 +227,8 @@ mod tests {
         for text in ["text/html", "Text/HTML; charset=utf-8", "application/problem+json", "application/json ;a=b"] {
             assert!(has_type(text), "{text}");
         }
-        for text in ["", "text/", "image/png", "application/json5x", "application/+json", "application/grpc", "video/*"] {
+        for text in ["", "text/", "image/png", "application/json5x", "application/+json", "application/grpc", "video/*"]
+        {
             assert!(!has_type(text), "{text}");
         }
         assert!(!compression(&[]).has_type(&HeaderMap::new()));

@@ -82,7 +82,8 @@ fn check_certificate(
     match files.checks().certificate(certificate) {
         Ok(CheckedCertificate { has_hosts, not_valid_now }) if is_first || has_hosts => {
             if let Some(fault) = not_valid_now {
-                let message = format!("the certificate in `{}` {fault}, so clients reject it", certificate.cert.display());
+                let message =
+                    format!("the certificate in `{}` {fault}, so clients reject it", certificate.cert.display());
                 problems.warn(raw.cert.location, &message, "renew it; the gateway notices the new file by itself");
             }
             Ok(())
