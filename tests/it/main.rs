@@ -131,6 +131,7 @@ mod upgrade;
 mod upstream_balance;
 mod upstream_checks;
 mod upstream_failures;
+mod upstream_panic;
 mod upstream_restarts;
 mod upstream_retry;
 mod wait_deadline;

@@ -27,7 +27,7 @@ pub(super) async fn with_lag<F: Future>(future: F) -> (F::Output, Duration) {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::{advance, sleep};
+    use tokio::time::advance;
 
     use super::*;
 
@@ -35,7 +35,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn waiting_is_no_lag() {
-        let ((), lag) = with_lag(sleep(SECOND)).await;
+        let ((), lag) = with_lag(sleep_until(Instant::now() + SECOND)).await;
         assert!(lag < Duration::from_millis(5), "{lag:?}");
     }
 
@@ -43,9 +43,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn blocked_task_has_lag() {
         let blocked = async {
-            sleep(SECOND / 10).await;
+            sleep_until(Instant::now() + SECOND / 10).await;
             advance(SECOND).await;
-            sleep(SECOND / 10).await;
+            sleep_until(Instant::now() + SECOND / 10).await;
         };
         let ((), lag) = with_lag(blocked).await;
         assert!(lag >= SECOND - STEP && lag <= SECOND, "{lag:?}");

@@ -30,6 +30,7 @@ const SLEEPERS: &[(&str, &str)] = &[
     ("tests/it/replaced_rules.rs", "sleeps in virtual time"),
     ("tests/it/support/", "polls conditions on behalf of the tests"),
     ("tests/it/tidy/", "contains the word that it searches for"),
+    ("tests/it/upstream_panic.rs", "stops a gateway for longer than its timeout"),
     ("tests/it/upstream_restarts.rs", "keeps restarting upstreams down for a moment"),
     ("tests/it/waiting.rs", "sleeps in virtual time"),
     ("tests/it/stalls.rs", "stalls Redis for a little longer than its timeout"),
