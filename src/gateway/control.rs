@@ -159,7 +159,7 @@ impl ControlTasks {
         &self,
         verifiers: &Verifiers,
         before: &Verifiers,
-        hosts: HostLookup,
+        hosts: &HostLookup,
         metrics: &Arc<Metrics>,
     ) {
         let files = IdentityFiles::new(verifiers, Arc::clone(metrics));

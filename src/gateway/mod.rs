@@ -162,7 +162,7 @@ impl Gateway {
         control.tasks().serve_identities(
             &Verifiers::of(&config.verifier),
             &Verifiers::default(),
-            upstreams.resolver().hosts(),
+            &upstreams.resolver().hosts(),
             &metrics,
         );
         let (checked, to_check) = watch::channel(upstreams.checked());

@@ -123,7 +123,7 @@ impl Running {
             self.stores = stores;
         }
         let hosts = self.upstreams.resolver().hosts();
-        self.control.serve_identities(&verifiers, &verifiers_before, hosts, &self.metrics);
+        self.control.serve_identities(&verifiers, &verifiers_before, &hosts, &self.metrics);
         self.layer.replace_all(&config, self.stores.clone(), &find_in(upstreams.per_worker()));
         access_log.into_iter().for_each(|switch| switch());
         self.admin.replace(Arc::clone(&config), self.stores.main().clone(), upstreams.shared());

@@ -7,7 +7,7 @@ use crate::local_response::{ConfiguredResponse, GrpcCall, LocalResponse};
 use crate::ruleset::RuleSet;
 use tidegate_rules::evaluation::{Answer, Evaluation};
 use tidegate_rules::request::facts::{BadRequest, Facts};
-use tidegate_rules::request::identity::IdentityFault;
+use tidegate_rules::request::identity::{IdentityFault, UnmetRequirement};
 use tidegate_rules::route::{Action, Rejection, Route};
 use tidegate_rules::template::Values;
 
@@ -70,7 +70,7 @@ pub(super) fn not_identified(
     let unmet = facts.identity.as_ref().and_then(|identity| route.require.unmet(identity));
     LocalResponse::NotAllowed {
         detail: unmet.map_or_else(|| fault.to_string(), |unmet| unmet.to_string()).into(),
-        by_token: unmet.is_some_and(|unmet| unmet.is_of_token()),
+        by_token: unmet.is_some_and(UnmetRequirement::is_of_token),
     }
 }
 

@@ -215,7 +215,7 @@ impl LocalResponse {
         }
         match &self {
             Self::NotIdentified { fault, accepted, realm } => {
-                challenge::add(*fault, *accepted, realm.as_deref(), headers)
+                challenge::add(*fault, *accepted, realm.as_deref(), headers);
             }
             Self::NotAllowed { by_token: true, .. } => challenge::add_insufficient_scope(headers),
             _ => {}

@@ -119,19 +119,20 @@ impl Rates {
     pub fn tier(&self, facts: &Facts<'_>) -> Option<&str> {
         let Choice::Tier { default: (default, _), limiters } = &self.choice else { return None };
         let found = match facts.identity_value(&self.by) {
-            Some(value) => limiters.get_key_value(&*value),
-            None => self.tier_of_items(facts),
+            Some(value) => limiters.get_key_value(&*value).map(|(name, _)| &**name),
+            None => self.tier_of_items(facts).map(|(name, _)| name),
         };
-        Some(found.map_or(default, |(name, _)| name))
+        Some(found.unwrap_or(default))
     }
 
     /// Returns the first item of a claim that is a tier. `None` if the claim is no array.
-    fn tier_of_items(&self, facts: &Facts<'_>) -> Option<(&Box<str>, &Arc<Limiter>)> {
+    fn tier_of_items(&self, facts: &Facts<'_>) -> Option<(&str, &Arc<Limiter>)> {
         let (Choice::Tier { limiters, .. }, IdentityValue::Claim(claim)) = (&self.choice, &self.by) else {
             return None;
         };
         let token = facts.identity.as_ref()?.token.as_ref()?;
-        token.items(claim).find_map(|item| limiters.get_key_value(&*item))
+        let (name, limiter) = token.items(claim).find_map(|item| limiters.get_key_value(&*item))?;
+        Some((name, limiter))
     }
 
     /// Returns the largest rate that a number of a request can set; `None` for tiers.
