@@ -38,6 +38,9 @@ pub(super) struct ExplainArgs {
     /// Subject alternative name of the client certificate: an email address, DNS name or URI
     #[arg(long, value_name = "NAME")]
     tls_san: Option<String>,
+    /// Name of the listener that receives the request
+    #[arg(long, value_name = "NAME")]
+    listener: Option<String>,
     /// Treat the request as HTTP/1.0, which needs no host
     #[arg(long = "http1.0")]
     http1_0: bool,
@@ -110,6 +113,7 @@ impl ExplainArgs {
             version: if self.http1_0 { Version::HTTP_10 } else { Version::HTTP_11 },
             peer: self.peer,
             tls: TlsPeer::new(self.tls_subject.clone(), self.tls_san.clone()),
+            listener: self.listener.as_deref().map(Into::into),
         }
     }
 
@@ -130,6 +134,7 @@ impl ExplainArgs {
             "peer": self.peer,
             "version": version,
             "tls": { "subject": self.tls_subject, "san": self.tls_san },
+            "listener": self.listener,
         })
     }
 }

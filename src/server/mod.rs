@@ -75,6 +75,7 @@ use tidegate_metrics::Metrics;
 #[cfg(test)]
 use tidegate_rules::client::AddressRules;
 use tidegate_rules::evaluation::HeadLimits;
+use tidegate_rules::request::facts::ListenerName;
 use transfer_rate::MinRate;
 
 /// How many connections are evicted for a new one: another worker may take a slot that becomes free.
@@ -108,6 +109,8 @@ pub(crate) struct Server {
 /// Settings and handles that all connections of a server share.
 #[derive(Debug)]
 pub(crate) struct ServerContext {
+    /// The name of the listener, if it has one.
+    pub(crate) name: Option<ListenerName>,
     /// Whether clients connect through proxies that send a PROXY protocol header.
     pub(crate) proxy_protocol: bool,
     /// Whether the forwarded fields of a proxy are trusted if its header names no client.
@@ -170,6 +173,7 @@ impl Server {
         let metrics = Arc::clone(gateway.metrics());
         let handshake_limit = listen.tls.as_ref().and_then(|tls| HandshakeLimit::new(tls.max_handshake_rate));
         let context = ServerContext {
+            name: listen.name.clone().map(ListenerName),
             proxy_protocol,
             trust_unknown,
             tls,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::Extensions;
 
 use tidegate_layer::layer::{Peer, PeerIsClient, TlsPeer};
+use tidegate_rules::request::facts::ListenerName;
 
 /// The peer's address: a client, or the proxy that it connected through.
 #[derive(Clone, Copy, Debug)]
@@ -23,9 +24,12 @@ impl ConnectionPeer {
         own.cloned().or_else(|| self.over_tls.then(Arc::default))
     }
 
-    /// Inserts the peer into the extensions of a request.
-    pub(super) fn insert_into(self, extensions: &mut Extensions) {
+    /// Inserts the peer and the name of its listener into the extensions of a request.
+    pub(super) fn insert_into(self, extensions: &mut Extensions, listener: Option<&ListenerName>) {
         extensions.insert(Peer(self.address.ip()));
+        if let Some(name) = listener {
+            extensions.insert(name.clone());
+        }
         if self.is_client {
             extensions.insert(PeerIsClient);
         }

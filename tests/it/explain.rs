@@ -137,6 +137,16 @@ fn explain_evaluates_the_original_request_of_a_proxy() {
 }
 
 #[test]
+fn explain_reads_the_scheme_and_the_listener() {
+    let ask = |name: &str, arguments: &[&str]| {
+        snapshot(&format!("scheme_{name}"), "tests/fixtures/explain_schemes.yaml", arguments);
+    };
+    ask("http", &["GET", "http://a.example/x?y"]);
+    ask("https", &["GET", "https://a.example/x?y"]);
+    ask("listener", &["GET", "https://a.example/x?y", "--listener", "public"]);
+}
+
+#[test]
 fn usage_errors_have_exit_code_2() {
     snapshot("bad_file", "tests/fixtures/config/many_errors.yaml", &["GET", "http://a/"]);
     for (arguments, complaint) in [

@@ -106,6 +106,7 @@ mod request_id;
 mod resets;
 mod route_conditions;
 mod schedules;
+mod schemes;
 mod sentinel;
 mod shared_limits;
 mod slots;

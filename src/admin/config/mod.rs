@@ -157,6 +157,8 @@ fn show_match(matcher: &Matcher) -> Value {
         "cookies": values("cookie "),
         "clients": networks.map(ToString::to_string).collect::<Vec<_>>(),
         "identity": matcher.identity.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "scheme": matcher.scheme,
+        "listener": one_or_many(&matcher.listeners),
         "not": matcher.not.iter().map(show_match).collect::<Vec<_>>(),
     })
 }

@@ -38,6 +38,8 @@ pub(in crate::admin) struct Request {
     #[serde(default)]
     #[schema(value_type = Certificate)]
     tls: OnlyObject<Certificate>,
+    /// The name of the listener. By default, the only one that serves the scheme of the URL.
+    listener: Option<String>,
 }
 
 /// The header fields, in their order. A map would drop repeated names, which are errors.
@@ -79,7 +81,7 @@ fn localhost() -> IpAddr {
 impl Request {
     /// Parses the parts of the request.
     pub(super) fn parse(self) -> Result<ExplainedRequest, String> {
-        let Self { method: word, url, headers: Headers(sent), peer, version, tls: OnlyObject(tls) } = self;
+        let Self { method: word, url, headers: Headers(sent), peer, version, tls: OnlyObject(tls), listener } = self;
         let mut headers = HeaderMap::new();
         for (name, values) in sent {
             let values = match values {
@@ -107,6 +109,7 @@ impl Request {
             },
             peer,
             tls: TlsPeer::new(tls.subject, tls.san),
+            listener: listener.map(Into::into),
         })
     }
 }

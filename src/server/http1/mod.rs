@@ -187,7 +187,7 @@ impl<S: HttpService> Http1<S> {
             if accepts_informational { body.with_informational_sender(self.informational_sender()) } else { body };
         let mut request = request.map(|()| body);
         request.extensions_mut().extend(std::mem::take(&mut self.extensions));
-        self.peer.insert_into(request.extensions_mut());
+        self.peer.insert_into(request.extensions_mut(), self.context.name.as_ref());
         if let Some(tls) = &self.tls {
             request.extensions_mut().insert(OverTls(Arc::clone(tls)));
         }

@@ -158,7 +158,7 @@ impl<S: HttpService> Http2<S> {
             let response = local_response.into_response_to(request.method(), fields);
             return spawn_response(stream, future::ready(Ok(response)), unread);
         }
-        self.peer.insert_into(request.extensions_mut());
+        self.peer.insert_into(request.extensions_mut(), self.context.name.as_ref());
         if let Some(tls) = &self.tls {
             request.extensions_mut().insert(OverTls(Arc::clone(tls)));
         }

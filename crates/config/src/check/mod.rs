@@ -65,7 +65,8 @@ pub(crate) fn config(
     let upstreams = upstreams::upstreams(file, files, problems);
     let names = store.as_ref().map_or_else(|_| BucketNames::default(), StoreSettings::bucket_names);
     let address_rules = Arc::new(addresses.as_ref().map_or_else(|_| AddressRules::default(), Clone::clone));
-    let matching = MatchContext { requests: requests.ok(), addresses: &address_rules };
+    let listeners: Vec<_> = listen::names(file).map(|name| name.0).collect();
+    let matching = MatchContext { requests: requests.ok(), addresses: &address_rules, listeners: &listeners };
     // A program that builds rules gives its store to the layer.
     let in_memory = functions.is_none() && matches!(store, Ok(StoreSettings::Memory { .. }));
     let functions = functions.unwrap_or_default();

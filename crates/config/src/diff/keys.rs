@@ -30,7 +30,7 @@ fn different(keys: &[(&'static str, bool)]) -> Vec<&'static str> {
 
 pub(super) fn listener(old: &Listen, new: &Listen) -> Vec<&'static str> {
     changed_keys!(old, new, Listen:
-        address mode tls http2 proxy_protocol trust_unknown max_connections max_connections_per_client
+        address name mode tls http2 proxy_protocol trust_unknown max_connections max_connections_per_client
         max_requests max_streams header_timeout idle_timeout body_timeout min_rate max_fields max_field_bytes
         max_target)
 }

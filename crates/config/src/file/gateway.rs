@@ -116,6 +116,8 @@ shape! {
         /// An address with a port: `127.0.0.1:8080`, `[::1]:8080`, or `0.0.0.0:8080` for all interfaces. Or a Unix
         /// socket, `unix:/path`: its clients have the address 127.0.0.1.
         address: String = Address, Required("address: 0.0.0.0:8080");
+        /// The name for `listener` of a `match`.
+        name: String = Name, Optional;
         /// The file mode of a Unix socket, in quotes; it decides which users may connect. The default is `"0660"`: the
         /// socket's user and group.
         mode: String = Text, Optional;

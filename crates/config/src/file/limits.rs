@@ -23,6 +23,7 @@ use tidegate_limit::{AlgorithmName, MAX_INTERVAL, MAX_RATE, Mode};
 use tidegate_rules::client::Duplicates;
 use tidegate_rules::limits::policy::RateLimitFields;
 use tidegate_rules::limits::rule::{OnMissingClient, OnStoreFailure};
+use tidegate_rules::request::facts::Scheme;
 use tidegate_rules::request::identity::IdentityKind;
 use tidegate_rules::route::Case;
 use tidegate_rules::rules::{EncodedSlash, Slashes, Underscores};
@@ -165,6 +166,10 @@ shape! {
         cookies: Values = CONDITIONS, Optional;
         /// Networks or addresses. One of them includes the client's address, which can come from a trusted proxy.
         clients: Vec<Located<String>> = OneOrMany(&Text), Optional;
+        /// The scheme of the client's request: as a trusted proxy reports it in `X-Forwarded-Proto`, or of the connection.
+        scheme: Scheme = Word(Scheme::WORDS), Optional;
+        /// The names of listeners. One of them received the request. In a layer, no request meets this condition.
+        listener: Vec<Located<String>> = OneOrMany(&Text), Optional;
         /// Values of verified credentials: `jwt:CLAIM`, `key:NAME` or `basic:user`. A request with missing or invalid
         /// credentials does not match, and the next routes are tried. Not in `not` and `when`.
         identity: IdentityConditions = IDENTITY_CONDITIONS, Optional;
@@ -195,7 +200,7 @@ pub(crate) static NOT: Shape = Shape {
     title: "a `not`",
     description: "Conditions of requests that a `match` excludes.",
     keys: &[],
-    shared_keys: Some((&MATCH, &["host", "path", "case", "methods", "headers", "query", "cookies", "clients"])),
+    shared_keys: Some((&MATCH, &["host", "path", "case", "methods", "headers", "query", "cookies", "clients", "scheme", "listener"])),
 };
 
 shape! {
@@ -358,7 +363,7 @@ pub(crate) static WHEN: Shape = Shape {
             description: "The time zone of `time` and `days`, such as `Europe/Rome`. By default, UTC.",
         },
     ],
-    shared_keys: Some((&MATCH, &["host", "path", "case", "methods", "headers", "query", "cookies", "clients", "not"])),
+    shared_keys: Some((&MATCH, &["host", "path", "case", "methods", "headers", "query", "cookies", "clients", "scheme", "listener", "not"])),
 };
 
 shape! {

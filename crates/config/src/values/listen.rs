@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -25,6 +26,8 @@ pub struct Listen {
     /// The address.
     #[serde(serialize_with = "json::text")]
     pub address: ListenAddress,
+    /// The name for conditions of routes.
+    pub name: Option<Arc<str>>,
     /// The file mode of a Unix socket, which decides which users may connect.
     #[serde(skip)]
     pub mode: u32,
@@ -175,6 +178,7 @@ impl Listen {
     pub fn new(address: ListenAddress) -> Self {
         Self {
             address,
+            name: None,
             mode: Self::DEFAULT_MODE,
             tls: None,
             http2: true,

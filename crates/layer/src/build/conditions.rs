@@ -1,6 +1,6 @@
 //! The conditions of routes and limits on requests.
 
-use super::{Case, IdentityCondition, setters};
+use super::{Case, IdentityCondition, Scheme, setters};
 use tidegate_config::built::{Item, Map};
 
 /// Conditions on a request, which must meet all of them. Without conditions, every request matches.
@@ -81,6 +81,9 @@ impl Match {
     setters! {
         /// Sets how paths and values compare letters. By default, case matters.
         case(case: Case) = "case", case.name();
+        /// Sets the scheme: of the connection, which is `https` if the request has an [`OverTls`](crate::OverTls), or as a trusted
+        /// proxy reports it in `X-Forwarded-Proto`.
+        scheme(scheme: Scheme) = "scheme", scheme.name();
     }
 }
 

@@ -55,6 +55,7 @@ pub use tidegate_limit::calendar::Unit as CalendarUnit;
 pub use tidegate_rules::client::{Duplicates, RequestParts};
 pub use tidegate_rules::limits::policy::RateLimitFields;
 pub use tidegate_rules::limits::rule::{OnMissingClient, OnStoreFailure};
+pub use tidegate_rules::request::facts::Scheme;
 pub use tidegate_rules::request::identity::IdentityKind;
 pub use tidegate_rules::route::Case;
 pub use tidegate_rules::rules::{EncodedSlash, Slashes, Underscores};

@@ -2,7 +2,7 @@
 
 use super::{
     Case, Concurrency, Condition, Cors, FieldChanges, IdentityCondition, IdentityKind, Limit, Match, RateLimitFields,
-    Redirect, Reject, Required, Respond, setters,
+    Redirect, Reject, Required, Respond, Scheme, setters,
 };
 use tidegate_config::built::{Item, Map, Part};
 
@@ -58,6 +58,8 @@ impl Route {
         except(conditions: Match);
         /// See [`Match::case`].
         case(case: Case);
+        /// See [`Match::scheme`].
+        scheme(scheme: Scheme);
     }
 
     /// Adds a limit.

@@ -22,7 +22,7 @@ use tidegate_rules::charge::ClientId;
 use tidegate_rules::client::ClientError;
 use tidegate_rules::condition::Condition;
 use tidegate_rules::evaluation::{Answer, Evaluation, Event, Step, Subject};
-use tidegate_rules::request::facts::{Facts, HostRequirement};
+use tidegate_rules::request::facts::{Facts, HostRequirement, TlsPeer};
 use tidegate_rules::route::Route;
 use tidegate_rules::rules::{Charges, LimitCheck, MissingInput, Rules};
 
@@ -191,6 +191,7 @@ impl<'r> Engine<'r> {
         let mut facts = facts.map_err(|_| Undecided::Invalid)?;
         facts.peer_is_client = true;
         facts.time = Minute::of(Timestamp::from_millis(self.decider.now()));
+        facts.tls = Some(&TlsPeer::WITHOUT_CERTIFICATE); // logs have no schemes
         let has_host = headers.contains_key(HOST) || uri.host().is_some();
         let logged = request.route.as_deref().and_then(|name| self.position_of(name));
         let logged = logged.filter(|position| !has_host || self.matches_but_credentials(*position, &facts));
@@ -319,6 +320,13 @@ impl<'r> Engine<'r> {
         }
         if self.routes.iter().any(|replayed| replayed.route.concurrency.is_some()) {
             notes.push("`concurrency` is not replayed: the log has no durations".to_owned());
+        }
+        let matchers = || self.routes.iter().map(|replayed| &replayed.route.matcher);
+        if matchers().any(|matcher| matcher.scheme.is_some()) {
+            notes.push("all requests count as `scheme: https`: the log has no schemes".to_owned());
+        }
+        if matchers().any(|matcher| !matcher.listeners.is_empty()) {
+            notes.push("no request matches a route with `listener`: the log has no names of listeners".to_owned());
         }
         notes
     }

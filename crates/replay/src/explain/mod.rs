@@ -11,6 +11,7 @@ mod walk;
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use http::header::{HeaderMap, HeaderName};
 use http::{Method, Uri, Version};
@@ -48,6 +49,8 @@ pub struct ExplainedRequest {
     pub peer: IpAddr,
     /// The identity in the certificate of the client.
     pub tls: TlsPeer,
+    /// The name of the listener. If it is absent, the listener is the only one that serves the scheme of the URL.
+    pub listener: Option<Arc<str>>,
 }
 
 /// Why the gateway answers a request before it looks for a route.
@@ -113,7 +116,9 @@ impl ExplainedRequest {
             Ok(facts) => facts,
             Err(error) => return read(Err(&answer(request::status(&error), request::reason(&error)))),
         };
-        facts.tls = Some(tls);
+        let (uses_tls, extensions) = request::arrival(self, config);
+        facts.tls = uses_tls.then_some(tls);
+        facts.extensions = Some(&extensions);
         facts.peer_is_trusted = trusted;
         facts.time = Minute::of(now);
         let mut evaluation = Evaluation::new(rules, facts, Subject::Request);

@@ -1,12 +1,12 @@
 //! Parses the parts of a request to explain.
 
 use http::header::{HeaderName, HeaderValue};
-use http::{Method, Uri};
+use http::{Extensions, Method, Uri};
 
 use super::ExplainedRequest;
 use tidegate_config::{Config, Listen};
 use tidegate_rules::evaluation::{HeadLimits, LargeHead, MAX_METHOD};
-use tidegate_rules::request::facts::BadRequest;
+use tidegate_rules::request::facts::{BadRequest, ListenerName, TlsPeer};
 use tidegate_rules::request::sanitize::BadField;
 
 /// Parses the method of a request.
@@ -39,6 +39,25 @@ pub fn field(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), &'sta
     let name = name.parse().map_err(|_| "is not a valid header field name")?;
     let value = HeaderValue::from_bytes(value.trim().as_bytes()).map_err(|_| "has a value that is not valid")?;
     Ok((name, value))
+}
+
+/// Returns whether the client uses TLS, and the extensions of the request. A path names no scheme: then the client uses TLS
+/// if its listener, or any listener, does.
+pub(super) fn arrival(request: &ExplainedRequest, config: &Config) -> (bool, Extensions) {
+    let ExplainedRequest { url, tls, listener: name, .. } = request;
+    let is_named = |listen: &&Listen| name.is_none() || listen.name == *name;
+    let uses_tls = match url.scheme_str() {
+        _ if *tls != TlsPeer::default() => true,
+        Some(scheme) => scheme == "https",
+        None => config.listen.iter().filter(is_named).any(|listen| listen.tls.is_some()),
+    };
+    let mut of_scheme = config.listen.iter().filter(|listen| listen.tls.is_some() == uses_tls);
+    let only = of_scheme.next().filter(|_| of_scheme.next().is_none()).and_then(|listen| listen.name.clone());
+    let mut extensions = Extensions::new();
+    if let Some(name) = name.clone().or(only) {
+        extensions.insert(ListenerName(name));
+    }
+    (uses_tls, extensions)
 }
 
 /// Returns the status and the reason if no listener accepts so large a head.

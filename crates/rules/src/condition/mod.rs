@@ -2,9 +2,11 @@
 
 mod text;
 
+use std::sync::Arc;
+
 use http::Method;
 
-use crate::request::facts::Facts;
+use crate::request::facts::{Facts, Scheme};
 use crate::request::identity::IdentityCondition;
 use crate::route::{ClientNetworks, HostPattern, Matcher, Met, PathPattern, Route, Routes, ValueCondition};
 
@@ -17,6 +19,10 @@ pub enum Condition<'m> {
     Host(&'m [HostPattern]),
     /// The method is one of these.
     Methods(&'m [Method]),
+    /// The client used this scheme.
+    Scheme(Scheme),
+    /// One of these listeners received the request.
+    Listener(&'m [Arc<str>]),
     /// A header field, a query parameter or a cookie has one of these values, which may be secrets.
     Value(&'m ValueCondition),
     /// The client's address is in one of these networks.
@@ -57,6 +63,12 @@ impl Matcher {
         if !self.matches_method(facts.method) {
             return Some(Condition::Methods(&self.methods));
         }
+        if let Some(scheme) = self.scheme.filter(|_| !self.matches_scheme(facts)) {
+            return Some(Condition::Scheme(scheme));
+        }
+        if !self.matches_listener(facts) {
+            return Some(Condition::Listener(&self.listeners));
+        }
         if let Some(value) = self.values.iter().find(|value| value.met(facts) == Met::No) {
             return Some(Condition::Value(value));
         }
@@ -72,6 +84,8 @@ impl Matcher {
     /// Returns `true` if there are conditions other than host and path.
     pub fn has_other(&self) -> bool {
         !self.methods.is_empty()
+            || self.scheme.is_some()
+            || !self.listeners.is_empty()
             || !self.values.is_empty()
             || self.clients.is_some()
             || !self.not.is_empty()
@@ -83,11 +97,15 @@ impl Matcher {
         let path = (!self.paths.is_empty()).then_some(Condition::Path(&self.paths));
         let host = (!self.hosts.is_empty()).then_some(Condition::Host(&self.hosts));
         let methods = (!self.methods.is_empty()).then_some(Condition::Methods(&self.methods));
+        let scheme = self.scheme.map(Condition::Scheme);
+        let listener = (!self.listeners.is_empty()).then_some(Condition::Listener(&self.listeners));
         let values = self.values.iter().map(Condition::Value);
         let clients = self.clients.iter().map(Condition::Clients);
         let not = self.not.iter().map(Condition::Not);
         let identity = self.identity.iter().map(Condition::Identity);
-        path.into_iter().chain(host).chain(methods).chain(values).chain(clients).chain(not).chain(identity)
+        let arrival = scheme.into_iter().chain(listener);
+        let others = values.chain(clients).chain(not).chain(identity);
+        path.into_iter().chain(host).chain(methods).chain(arrival).chain(others)
     }
 }
 

@@ -11,6 +11,8 @@ impl fmt::Display for Condition<'_> {
             Self::Path(paths) => write!(f, "path {}", any_of(paths.iter())),
             Self::Host(hosts) => write!(f, "host {}", any_of(hosts.iter())),
             Self::Methods(methods) => write!(f, "method {}", any_of(methods.iter())),
+            Self::Scheme(scheme) => write!(f, "scheme {}", scheme.name()),
+            Self::Listener(names) => write!(f, "listener {}", any_of(names.iter())),
             Self::Value(value) => value.fmt(f),
             Self::Clients(clients) => write!(f, "client in {clients}"),
             Self::Identity(condition) => write!(f, "identity {condition}"),

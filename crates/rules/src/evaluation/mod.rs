@@ -157,7 +157,8 @@ impl<'r, 'f> Evaluation<'r, 'f> {
         let Facts { headers, peer, extensions, time, .. } = self.facts;
         let read = self.rules.read(method, uri, HostRequirement::Optional, headers, peer)?;
         // The certificate of the connection is the certificate of the proxy.
-        let facts = Facts { peer_is_trusted: true, extensions, time, ..read };
+        let tls = (uri.scheme_str() == Some("https")).then_some(&TlsPeer::WITHOUT_CERTIFICATE);
+        let facts = Facts { peer_is_trusted: true, extensions, time, tls, ..read };
         Ok(Evaluation::new(self.rules, facts, Subject::Original))
     }
 

@@ -1,12 +1,14 @@
 //! The conditions of a route.
 
+use std::sync::Arc;
+
 use http::{HeaderName, Method};
 
 use super::case::Case;
 use super::clients::ClientNetworks;
 use super::pattern::{HostPattern, PathPattern};
 use super::value::{Met, ValueCondition};
-use crate::request::facts::Facts;
+use crate::request::facts::{Facts, Scheme};
 use crate::request::identity::{IdentityCondition, IdentityKinds};
 
 /// The conditions of a route: all of them must hold.
@@ -24,6 +26,10 @@ pub struct Matcher {
     pub values: Vec<ValueCondition>,
     /// The networks of the client's address; `None` matches all addresses.
     pub clients: Option<ClientNetworks>,
+    /// The scheme; `None` matches both.
+    pub scheme: Option<Scheme>,
+    /// The names of listeners; an empty list matches all listeners.
+    pub listeners: Vec<Arc<str>>,
     /// The conditions on verified credentials. They are not met until the credentials are verified.
     pub identity: Vec<IdentityCondition>,
     /// Excluded requests: no request matches that meets all conditions of one of these.
@@ -44,6 +50,16 @@ impl Matcher {
     /// Returns `true` if a request with this method meets the condition of methods.
     pub fn matches_method(&self, method: &Method) -> bool {
         self.methods.is_empty() || self.methods.contains(method)
+    }
+
+    /// Returns `true` if the scheme of the request matches.
+    pub fn matches_scheme(&self, facts: &Facts<'_>) -> bool {
+        self.scheme.is_none_or(|scheme| facts.scheme() == scheme)
+    }
+
+    /// Returns `true` if the listener of the request matches.
+    pub fn matches_listener(&self, facts: &Facts<'_>) -> bool {
+        self.listeners.is_empty() || facts.listener().is_some_and(|name| self.listeners.iter().any(|own| **own == *name))
     }
 
     /// Returns `true` if the host of the request matches.
@@ -91,7 +107,7 @@ impl Matcher {
 
     /// As [`met_other`](Self::met_other), for any credentials.
     pub(super) fn met_without_identity(&self, facts: &Facts<'_>) -> Met {
-        if !self.matches_method(facts.method) {
+        if !self.matches_method(facts.method) || !self.matches_scheme(facts) || !self.matches_listener(facts) {
             return Met::No;
         }
         let values = self.values.iter().map(|value| value.met(facts));

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use ipnet::IpNet;
 
 use super::listen_tls;
+use crate::check::names::duplicates;
 use crate::check::{Checked, all};
 use crate::file::located::ValueOrMap;
 use crate::file::{self, File};
@@ -21,7 +22,16 @@ pub(crate) fn listen(file: &File, source: Source<'_>, problems: &mut Problems) -
         let (message, help) = ("a gateway needs `listen`".to_owned(), "for example `listen: 0.0.0.0:8080`");
         return Err(problems.add_missing(file.listen.location, "listen", message, help));
     }
+    duplicates(names(file), "listener", problems);
     all(raw.iter().map(|entry| listener(entry.required(problems)?, source.files, problems)))
+}
+
+/// Iterates over the names of listeners, with their locations.
+pub(crate) fn names(file: &File) -> impl Iterator<Item = (&str, Location)> + Clone {
+    file.listen.items().iter().filter_map(|entry| {
+        let name = &entry.get()?.name;
+        Some((name.get()?.as_str(), name.location))
+    })
 }
 
 fn listener(entry: &file::Listen, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<Listen> {
@@ -39,6 +49,7 @@ fn listener(entry: &file::Listen, files: ReferencedFiles<'_>, problems: &mut Pro
         Some(ValueOrMap::Map(settings)) => (true, settings.trust_unknown.get().copied().unwrap_or_default()),
     };
     Ok(Listen {
+        name: entry.name.optional(problems)?.map(|name| name.as_str().into()),
         tls: tls?,
         http2: entry.http2.get().copied().unwrap_or(default.http2),
         mode: mode?,

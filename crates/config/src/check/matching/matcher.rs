@@ -7,7 +7,7 @@ use http::Method;
 use super::conditions::values;
 use super::identity::of_all_kinds;
 use super::spelling;
-use crate::check::{Checked, all, network};
+use crate::check::{Checked, all, help_for_unknown, network};
 use crate::file;
 use crate::file::located::Located;
 use crate::problem::{Problems, Reported, quote};
@@ -22,6 +22,8 @@ pub(crate) struct MatchContext<'f> {
     pub(crate) requests: Option<Requests>,
     /// How the addresses of clients are found.
     pub(crate) addresses: &'f Arc<AddressRules>,
+    /// The names of the listeners.
+    pub(crate) listeners: &'f [&'f str],
 }
 
 pub(crate) fn matcher(
@@ -59,6 +61,8 @@ pub(crate) fn conditions(
     let values = values(raw, case, problems);
     let clients = all(raw.clients.items().iter().map(|entry| network(entry, problems)));
     let identity = of_all_kinds(&raw.identity, problems);
+    let scheme = raw.scheme.optional(problems);
+    let listeners = listeners(raw, context, problems);
     let not = all(raw.not.items().iter().map(|entry| conditions(entry.required(problems)?, context, case, problems)));
     own_case?;
     let (hosts, paths, clients) = (hosts?, paths?, clients?);
@@ -68,7 +72,23 @@ pub(crate) fn conditions(
         return Err(raw.path.report(message, help, problems));
     }
     let clients = (!clients.is_empty()).then(|| ClientNetworks::new(clients, Arc::clone(context.addresses)));
-    Ok(Matcher { hosts, paths, case, methods: methods?, values: values?, clients, identity: identity?, not: not? })
+    let (scheme, listeners) = (scheme?.copied(), listeners?);
+    Ok(Matcher { hosts, paths, case, methods: methods?, values: values?, clients, scheme, listeners, identity: identity?, not: not? })
+}
+
+/// Converts `listener`. A layer has the listeners of its service, which have no names here.
+fn listeners(raw: &file::Match, context: MatchContext<'_>, problems: &mut Problems) -> Checked<Vec<Arc<str>>> {
+    all(raw.listener.items().iter().map(|entry| {
+        let name = entry.required(problems)?;
+        let names = || context.listeners.iter().copied();
+        if names().any(|known| known == name) {
+            return Ok(Arc::from(name.as_str()));
+        }
+        let help = help_for_unknown(name, names(), "listeners with a name", || {
+            format!("give an entry of `listen` this name: `listen: [{{ address: 0.0.0.0:80, name: {name} }}]`")
+        });
+        Err(entry.report(format!("there is no listener {}", quote(name)), help, problems))
+    }))
 }
 
 fn unmatchable_slash(path: &PathPattern, raw: &Located<String>, problems: &mut Problems) -> Reported {

@@ -48,6 +48,7 @@ fn built_rules_equal_the_rule_file() {
 fn every_key() -> Rules {
     let value = Condition::any([Condition::prefix("a"), Condition::suffix("b"), Condition::contains("c"), "d".into()]);
     let conditions = || Match::new().host("a.b").path("/p").method("GET").client("10.0.0.0/8").case(Case::Insensitive);
+    let conditions = || conditions().scheme(Scheme::Https);
     let conditions =
         || conditions().header("x-h", "v").query("q", Condition::present()).cookie("c", Condition::absent());
     let quota = |algorithm| Quota::new(10, MINUTE).algorithm(algorithm).max_wait(SECOND).queue(5);
@@ -73,7 +74,7 @@ fn every_key() -> Rules {
     let slots = Concurrency::new().max(9).per_client(2).client(Client::tls_san()).queue(3).max_wait(SECOND);
     let first = Route::new("first").host("a.b").path("/p").method("GET").client("10.0.0.0/8").case(Case::Insensitive);
     let first = first.header("x-h", value).query("q", Condition::regex("^a$")).cookie("c", "v");
-    let first = first.except(Match::new().path("/p/q")).limit(gcra).limit(failures).limit(tiers).limit(number);
+    let first = first.scheme(Scheme::Https).except(Match::new().path("/p/q")).limit(gcra).limit(failures).limit(tiers).limit(number);
     let first =
         first.limit(redisson).limit(sliding).shared_limit("shared").concurrency(slots).max_body(1_000).quota("/quota");
     let first = first.cors(cors.credentials(true).max_age(HOUR)).response_headers(fields);
@@ -142,7 +143,7 @@ fn builders_have_every_key_of_a_library() {
         "a `candidate`",
     ];
     // Keys of the gateway. A program has its own `include` and `jwt.ca`, since a layer fetches no key sets.
-    let gateway = ["upstream", "rewrite", "request_headers", "timeout", "compression", "upgrades", "ca"];
+    let gateway = ["upstream", "rewrite", "request_headers", "timeout", "compression", "upgrades", "ca", "listener"];
     let missing: Vec<_> =
         known.difference(&used).filter(|(map, key)| maps.contains(map) && !gateway.contains(key)).collect();
     assert!(maps.iter().all(|map| known.iter().any(|(known, _)| known == map)), "a map was renamed");

@@ -3,6 +3,7 @@
 //! The path has one normal form. The gateway forwards it; routes and client keys use [`Path::matched`], which is
 //! derived from it. Therefore no spelling of a path avoids a limit.
 
+mod arrival;
 pub mod grpc_timeout;
 mod host;
 mod method;
@@ -12,6 +13,7 @@ use std::net::IpAddr;
 
 use http::{Extensions, HeaderMap, Method, Uri, Version};
 
+pub use self::arrival::{ListenerName, Scheme};
 pub use self::method::is_common;
 use crate::request::identity::{Identity, IdentityFault, IdentityValue};
 use crate::request::path::{self, EncodedSlash, Path, Slashes};
@@ -61,6 +63,10 @@ pub struct TlsPeer {
 }
 
 impl TlsPeer {
+    /// The peer of a connection without a client certificate.
+    #[doc(hidden)]
+    pub const WITHOUT_CERTIFICATE: Self = Self::new(None, None);
+
     /// Creates the identity from the names of a certificate.
     #[doc(hidden)]
     pub const fn new(subject: Option<String>, san: Option<String>) -> Self {

@@ -24,6 +24,9 @@ impl Matcher {
             && (self.paths.is_empty() || self.paths.iter().any(covers_path))
             && (self.methods.is_empty()
                 || (!other.methods.is_empty() && other.methods.iter().all(|method| self.methods.contains(method))))
+            && self.scheme.is_none_or(|scheme| other.scheme == Some(scheme))
+            && (self.listeners.is_empty()
+                || (!other.listeners.is_empty() && other.listeners.iter().all(|name| self.listeners.contains(name))))
             && self.values.iter().all(|wide| other.values.iter().any(|narrow| wide.covers(narrow)))
             && self.clients.iter().all(|wide| other.clients.as_ref().is_some_and(|narrow| wide.covers(narrow)))
             && self.identity.iter().all(|wide| other.identity.contains(wide))
@@ -35,11 +38,15 @@ impl Matcher {
         let hosts = || self.hosts.iter().all(|own| host.is_some_and(|host| !own.overlaps(host)));
         let paths = || self.paths.iter().all(|own| path.is_some_and(|path| !own.overlaps(path)));
         let methods = || !self.methods.iter().any(|method| other.methods.contains(method));
+        let schemes = || self.scheme.zip(other.scheme).is_some_and(|(own, other)| own != other);
+        let listeners = || !self.listeners.iter().any(|name| other.listeners.contains(name));
         let values = || contradict(&self.values, &other.values);
         let clients = || self.clients.as_ref().zip(other.clients.as_ref()).is_some_and(|(a, b)| a.contradicts(b));
         (!self.hosts.is_empty() && hosts())
             || (!self.paths.is_empty() && paths())
             || (!self.methods.is_empty() && !other.methods.is_empty() && methods())
+            || schemes()
+            || (!self.listeners.is_empty() && !other.listeners.is_empty() && listeners())
             || values()
             || clients()
     }

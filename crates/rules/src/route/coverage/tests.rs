@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, header};
 use proptest::prelude::*;
 
 use super::*;
 use crate::client::AddressRules;
-use crate::request::facts::Facts;
+use crate::request::facts::{Facts, ListenerName, Scheme, TlsPeer};
 use crate::route::{ClientNetworks, Met, ValueParts, ValuePattern, ValueRegex, ValueSource, ValueTest};
 
 const FIELD: HeaderName = HeaderName::from_static("x");
@@ -66,8 +66,10 @@ fn positive() -> impl Strategy<Value = Matcher> {
     let methods = prop::sample::subsequence(vec![Method::GET, Method::PUT], 0..=2);
     let values = prop::collection::vec(value(), 0..=2);
     let conditions = (hosts, paths, methods, values, prop::option::of(networks()));
-    (conditions, prop::sample::select(Case::ALL.to_vec())).prop_map(
-        |((hosts, paths, methods, values, clients), case)| Matcher {
+    let scheme = prop::option::of(prop::sample::select(Scheme::ALL.to_vec()));
+    let listeners = prop::sample::subsequence(vec!["public", "internal"], 0..=2);
+    (conditions, prop::sample::select(Case::ALL.to_vec()), scheme, listeners).prop_map(
+        |((hosts, paths, methods, values, clients), case, scheme, listeners)| Matcher {
             hosts: hosts.iter().map(|host| HostPattern::parse(host).expect(host)).collect(),
             paths: paths.iter().map(|path| PathPattern::parse(path).expect(path).with_case(case)).collect(),
             methods,
@@ -75,6 +77,8 @@ fn positive() -> impl Strategy<Value = Matcher> {
             values,
             clients,
             identity: Vec::new(),
+            scheme,
+            listeners: listeners.into_iter().map(Into::into).collect(),
             not: Vec::new(),
         },
     )
@@ -84,9 +88,11 @@ fn matcher() -> impl Strategy<Value = Matcher> {
     (positive(), prop::collection::vec(positive(), 0..=2)).prop_map(|(matcher, not)| Matcher { not, ..matcher })
 }
 
-/// A request: host, path, method, query, lines of the fields, and peer.
-type Request =
-    (&'static str, &'static str, Method, Option<&'static str>, Vec<(HeaderName, &'static str)>, Option<IpAddr>);
+/// A request: host, path, method, query, lines of the fields, and its arrival.
+type Request = (&'static str, &'static str, Method, Option<&'static str>, Vec<(HeaderName, &'static str)>, Arrival);
+
+/// The peer of a request, whether it used TLS, and the name of the listener.
+type Arrival = (Option<IpAddr>, bool, Option<&'static str>);
 
 fn request() -> impl Strategy<Value = Request> {
     let query = prop::sample::select(vec![
@@ -103,11 +109,20 @@ fn request() -> impl Strategy<Value = Request> {
         prop::sample::select(vec![Method::GET, Method::PUT, Method::POST]),
         prop::option::of(query),
         prop::collection::vec((field, sent), 0..=3),
-        prop::option::of(peer.prop_map(|peer| peer.parse().expect("an address"))),
+        (
+            prop::option::of(peer.prop_map(|peer| peer.parse().expect("an address"))),
+            any::<bool>(),
+            prop::option::of(prop::sample::select(vec!["public", "internal"])),
+        ),
     )
 }
 
-fn with_facts<T>((host, path, method, query, fields, peer): &Request, read: impl FnOnce(&Facts<'_>) -> T) -> T {
+fn with_facts<T>((host, path, method, query, fields, arrival): &Request, read: impl FnOnce(&Facts<'_>) -> T) -> T {
+    let (peer, is_tls, listener) = arrival;
+    let (tls, mut extensions) = (TlsPeer::default(), Extensions::new());
+    if let Some(name) = listener {
+        extensions.insert(ListenerName((*name).into()));
+    }
     let fields = fields.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value)));
     let headers: HeaderMap = fields.collect();
     read(&Facts {
@@ -119,8 +134,8 @@ fn with_facts<T>((host, path, method, query, fields, peer): &Request, read: impl
         peer: *peer,
         peer_is_client: false,
         peer_is_trusted: false,
-        tls: None,
-        extensions: None,
+        tls: is_tls.then_some(&tls),
+        extensions: Some(&extensions),
         identity: None,
         time: None,
     })
@@ -146,6 +161,8 @@ proptest! {
             not: if shares[4] { [wide.not.clone(), narrow.not].concat() } else { narrow.not },
             case: narrow.case,
             methods: narrow.methods,
+            scheme: narrow.scheme,
+            listeners: narrow.listeners,
         };
         let covers = wide.covers(&narrow);
         let is_empty = narrow.has_contradiction() || narrow.excludes_all();
