@@ -75,7 +75,10 @@ function currentAlerts() {
   }
   if (!model.ready) return found;
   if (gateway.draining) found.push({ title: 'The gateway drains.', text: 'It accepts no new connections, and ends when its requests have finished.' });
-  if (config.error_count) {
+  const teams = [...new Set(config.errors.map(({ team }) => team).filter(Boolean))];
+  if (teams.length) {
+    found.push({ title: `The rules of ${teams.join(', ')} are invalid.`, text: 'Their last valid versions stay in force, and all other changes apply.', items: config.errors });
+  } else if (config.error_count) {
     found.push({ title: `The rule file was rejected with ${config.error_count} ${config.error_count === 1 ? 'error' : 'errors'}.`, text: 'The previous rules stay in force.', items: config.errors });
   }
   if (store.outage) found.push({ title: 'The store is unreachable.', text: `${sentence(store.outage)}. Limits follow their \`on_store_failure\`.` });

@@ -183,7 +183,7 @@ export function storeFacts() {
 
 function ruleFile() {
   return facts([
-    ['State', state(() => (model.config.error_count ? ['bad', `Rejected, ${model.config.error_count} errors`] : ['good', 'In force']))],
+    ['State', state(() => (model.config.error_count ? ['bad', `${model.config.errors.some(({ team }) => team) ? 'Partly in force' : 'Rejected'}, ${model.config.error_count} errors`] : ['good', 'In force']))],
     ['Applied', () => ago(model.config.applied_at)],
     ['Hash', () => (model.config.hash ? model.config.hash.slice(0, 12) : '–')],
     ['Version of the gateway', () => model.gateway.version ?? '–'],

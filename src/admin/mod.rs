@@ -169,10 +169,10 @@ impl Admin {
         self.reload.set(hook);
     }
 
-    /// Records the hash of the rule file that is in use. `is_new` if its rules differ from the previous rules.
-    /// Returns `true` if it replaces a rejected file.
-    pub(crate) fn record_config(&self, hash: &Hash, is_new: bool) -> bool {
-        self.status.record_success(hash, is_new)
+    /// Records the hash of the rule file that is in use. `is_new` if its rules differ from the previous rules. `errors` are in
+    /// files of teams, which are not in use. Returns `true` if all files are valid, and a file was not valid before.
+    pub(crate) fn record_config(&self, hash: &Hash, is_new: bool, errors: Vec<ConfigProblem>) -> bool {
+        self.status.record_success(hash, is_new, errors)
     }
 
     /// Records why a rule file is not used. The previous rules stay in use.

@@ -19,7 +19,7 @@ struct Fields {
     hash: Option<String>,
     /// When the rules in use were applied (RFC 3339).
     applied_at: String,
-    /// The errors of the last attempt to reload the file. Empty after a success.
+    /// The errors of the last attempt to reload the file. After a success, only errors in files of teams.
     errors: Vec<ConfigProblem>,
 }
 
@@ -32,6 +32,9 @@ pub(crate) struct ConfigProblem {
     pub(crate) column: Option<usize>,
     pub(crate) message: String,
     pub(crate) help: Option<String>,
+    /// The team whose file has the error: then all other changes apply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) team: Option<String>,
 }
 
 // === impl ConfigProblem ===
@@ -39,7 +42,7 @@ pub(crate) struct ConfigProblem {
 impl ConfigProblem {
     /// Creates an error that concerns no line of the file.
     pub(crate) fn of_file(file: String, message: String) -> Self {
-        Self { file, line: None, column: None, message, help: None }
+        Self { file, line: None, column: None, message, help: None, team: None }
     }
 }
 
@@ -50,13 +53,13 @@ impl ConfigStatus {
         Self(ArcSwap::from_pointee(Fields { hash: None, applied_at: now(), errors: Vec::new() }))
     }
 
-    /// Records the hash of the rule file that is in use. `is_new` if its rules differ from the previous rules.
-    /// Returns `true` if it replaces a rejected file.
-    pub(super) fn record_success(&self, hash: &Hash, is_new: bool) -> bool {
-        let was_rejected = !self.0.load().errors.is_empty();
+    /// Records the hash of the rule file that is in use. `is_new` if its rules differ from the previous rules. `errors` are in
+    /// files of teams, which are not in use. Returns `true` if all files are valid, and a file was not valid before.
+    pub(super) fn record_success(&self, hash: &Hash, is_new: bool, errors: Vec<ConfigProblem>) -> bool {
+        let was_rejected = errors.is_empty() && !self.0.load().errors.is_empty();
         let applied_at = if is_new { now() } else { self.0.load().applied_at.clone() };
         let hash = Some(hash.to_hex().to_string());
-        self.0.store(Fields { hash, applied_at, errors: Vec::new() }.into());
+        self.0.store(Fields { hash, applied_at, errors }.into());
         was_rejected
     }
 

@@ -28,6 +28,7 @@ pub(super) fn demo(args: &CommonArgs) -> u8 {
                 no_watch: true,
                 handover: None,
                 state: None,
+                strict: false,
             };
             let hangup = OnHangUp { logs: &logs, rules: None };
             let served = runtime.block_on(serve(gateway, &args, signals, HandoverSession::default(), hangup));

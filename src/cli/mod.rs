@@ -108,9 +108,13 @@ struct RunArgs {
     /// Unix socket for restarts: take over from the gateway that uses it, and hand over to the next one
     #[arg(long, value_name = "SOCKET", env = "TIDEGATE_HANDOVER")]
     handover: Option<PathBuf>,
-    /// File that stores the number of gateways for the next start
+    /// File that stores the number of gateways for the next start. FILE.rules stores the rules in use, for a start
+    /// with an invalid rule file
     #[arg(long, value_name = "FILE", env = "TIDEGATE_STATE")]
     state: Option<PathBuf>,
+    /// Exit if the rule file is invalid, instead of using the rules that `--state` has stored
+    #[arg(long, env = "TIDEGATE_STRICT", value_parser = clap::builder::FalseyValueParser::new())]
+    strict: bool,
 }
 
 #[derive(Debug, Args)]

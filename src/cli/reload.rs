@@ -15,14 +15,20 @@ pub(super) struct ReloadArgs {
 }
 
 /// Reloads the rule file, and writes what changed. Returns the exit code: 0 if the gateway uses the rule file, 1 if the
-/// file has errors, and 2 if the gateway cannot reload it.
+/// file or a file of a team has errors, and 2 if the gateway cannot reload it.
 ///
 /// # Errors
 /// `out` or `errors` cannot be written to.
 pub(super) fn reload(args: &ReloadArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
     match args.api.send("POST", "/api/v1/reload") {
-        Ok(report) if args.api.json => writeln!(out, "{report:#}").map(|()| 0),
-        Ok(report) => write_report(&report, out).map(|()| 0),
+        Ok(report) => {
+            match args.api.json {
+                true => writeln!(out, "{report:#}")?,
+                false => write_report(&report, out)?,
+            }
+            write_config_errors(&report["errors"], errors)?;
+            Ok(u8::from(report["errors"].as_array().is_some_and(|errors| !errors.is_empty())))
+        }
         Err(ApiError::Rejected(422, _, problem)) => write_config_errors(&problem["errors"], errors).map(|()| 1),
         Err(error) => writeln!(errors, "tidegate: {error}").map(|()| 2),
     }

@@ -12,7 +12,7 @@ use super::notify::notify;
 use super::serve::{OnHangUp, serve};
 use super::signals::Signals;
 use super::{ConfigArg, FileArg, RunArgs};
-use crate::gateway::{FileReloader, GATEWAY_FILES, Gateway, InheritedSockets, StateFile};
+use crate::gateway::{FileReloader, GATEWAY_FILES, Gateway, InheritedSockets, SavedRules, StartRules, StateFile};
 use tidegate_config::{Config, ConfigLoadError, ListenAddress, Loaded};
 
 /// The default rule file.
@@ -41,10 +41,11 @@ pub(super) fn run(args: &RunArgs) -> u8 {
         Err(error) => return report_failure(&format_args!("cannot use the sockets that systemd passes: {error}")),
     };
     let file = &args.rules.config;
-    let Loaded { config, sources } = file.load_with_sources(GATEWAY_FILES);
+    let LoadedRules { config, start: start_rules, fault } = load(args);
     let config = match config {
         Ok(config) => config,
         Err(error) => {
+            fault.iter().for_each(|fault| print_error(fault));
             print_error(&error);
             return if matches!(error, ConfigLoadError::Invalid { .. }) { 1 } else { 2 };
         }
@@ -55,6 +56,7 @@ pub(super) fn run(args: &RunArgs) -> u8 {
         Ok(logs) => logs,
         Err(error) => return report_failure(&error),
     };
+    fault.iter().for_each(|fault| tracing::warn!("{fault}"));
     for warning in &config.warnings {
         tracing::warn!("{}", warning.in_file(file));
     }
@@ -64,7 +66,7 @@ pub(super) fn run(args: &RunArgs) -> u8 {
     };
     let prepare_reloads = |gateway: &Gateway| {
         gateway.set_access_log_switch(logs.access_log_switch());
-        gateway.file_reloader(file.clone(), sources, !args.no_watch)
+        gateway.file_reloader(file.clone(), start_rules, !args.no_watch)
     };
     let result = match start(args, config, inherited, &runtime, &mut signals, prepare_reloads) {
         Ok(Some((gateway, session, rules))) => runtime
@@ -76,6 +78,41 @@ pub(super) fn run(args: &RunArgs) -> u8 {
     // After a second signal, threads may still be draining: does not wait for them.
     runtime.shutdown_background();
     result.map_or_else(|error: Failure| report_failure(&error), |()| 0)
+}
+
+/// The rules of a start.
+struct LoadedRules {
+    config: Result<Config, ConfigLoadError>,
+    start: StartRules,
+    /// Why the saved rules cannot be used.
+    fault: Option<String>,
+}
+
+/// Loads the rule file. If it is invalid, loads the saved rules, or only the saved files of teams.
+fn load(args: &RunArgs) -> LoadedRules {
+    let file = &args.rules.config;
+    let saved = args.state.as_deref().and_then(|state| SavedRules::of_state(state, file));
+    let Some(saved) = saved else {
+        let Loaded { config, sources, texts } = file.load_with_sources(GATEWAY_FILES);
+        return LoadedRules { config, start: StartRules { sources, texts, rejected: None, saved: None }, fault: None };
+    };
+    let (last_valid, fault) = match saved.read() {
+        Ok(texts) => (texts.filter(|_| !args.strict), None),
+        Err(error) => (None, Some(format!("cannot use the saved rules {}: {error}", saved.path().display()))),
+    };
+    let Loaded { config, sources, texts } = file.load_with_texts(GATEWAY_FILES, last_valid.as_ref());
+    let saved = Some(saved);
+    let config = match (config, last_valid) {
+        (Err(error), Some(texts)) => match file.load_texts(GATEWAY_FILES, &texts) {
+            Ok(config) => {
+                let start = StartRules { sources, texts, rejected: Some(error), saved };
+                return LoadedRules { config: Ok(config), start, fault };
+            }
+            Err(_) => Err(error),
+        },
+        (config, _) => config,
+    };
+    LoadedRules { config, start: StartRules { sources, texts, rejected: None, saved }, fault }
 }
 
 type Failure = Box<dyn std::error::Error>;

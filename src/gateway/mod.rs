@@ -23,6 +23,7 @@ mod inherited;
 mod listeners;
 mod reload_file;
 mod running;
+mod saved_rules;
 mod socket_file;
 mod socket_inode;
 mod state;
@@ -40,10 +41,11 @@ pub use self::error::{GatewayStartError, ReloadError};
 pub(crate) use self::files::GATEWAY_FILES;
 pub(crate) use self::inherited::InheritedSockets;
 use self::listeners::Listeners;
-pub(crate) use self::reload_file::{FileReloader, ReloadTrigger};
+pub(crate) use self::reload_file::{FileReloader, ReloadTrigger, StartRules};
 pub(crate) use self::running::AccessLogSwitch;
 pub use self::running::ReloadReport;
 use self::running::Running;
+pub(crate) use self::saved_rules::SavedRules;
 pub(crate) use self::socket_file::CurrentSockets;
 pub(crate) use self::state_file::StateFile;
 use self::threads::Threads;
@@ -55,7 +57,7 @@ use crate::forward::find_in;
 use crate::gateway::access::Traces;
 use crate::server::{Drain, DrainTrigger};
 use crate::upstream::run_checks;
-use tidegate_config::{Config, ConfigLoadError, ListenAddress, Problems, RuleFile, SourceFiles};
+use tidegate_config::{Config, ConfigLoadError, ListenAddress, Problems, RuleFile};
 use tidegate_layer::layer::{RateLimitLayer, RateLimitLayerBuilder, Stores, Unmatched};
 use tidegate_layer::rejected::RejectedClients;
 use tidegate_metrics::Metrics;
@@ -137,6 +139,7 @@ impl Gateway {
         let config = Arc::new(config);
         let metrics = Arc::new(Metrics::of_gateway(&config.buckets));
         metrics.config_loaded();
+        metrics.set_team_files(config.teams.iter().map(|team| (&*team.name, !team.is_invalid())));
         let store = Store::open(&config.store, Arc::clone(&metrics))?;
         let layer = RateLimitLayer::builder().next(NextHop::Origin).unmatched(Unmatched::Reject).store(store.clone());
         let rejected = Arc::new(RejectedClients::new(workers));
@@ -218,17 +221,16 @@ impl Gateway {
         self.reloader.reload(config)
     }
 
-    /// Returns a reloader of the rule file, or `None` if the gateway drains. `loaded` is what was read at the start. If
+    /// Returns a reloader of the rule file, or `None` if the gateway drains. `start` is what was read at the start. If
     /// `is_watched`, the gateway reloads the rule file when one of its files changes, unless it was a pipe.
-    pub(crate) fn file_reloader(&self, file: RuleFile, loaded: SourceFiles, is_watched: bool) -> Option<FileReloader> {
-        let (admin, metrics) = {
+    pub(crate) fn file_reloader(&self, file: RuleFile, start: StartRules, is_watched: bool) -> Option<FileReloader> {
+        let (config, admin, metrics) = {
             let running = self.reloader.0.lock();
             let running = running.as_ref()?;
-            (running.admin.clone(), Arc::clone(&running.metrics))
+            (Arc::clone(&running.config), running.admin.clone(), Arc::clone(&running.metrics))
         };
-        loaded.hash().inspect(|hash| _ = admin.record_config(hash, false));
-        let is_watched = is_watched && loaded.can_be_read_again();
-        let reloader = FileReloader::new(file, loaded, self.reloader.clone(), admin.clone(), metrics);
+        let is_watched = is_watched && (start.rejected.is_some() || start.sources.can_be_read_again());
+        let reloader = FileReloader::new(file, start, &config.teams, self.reloader.clone(), admin.clone(), metrics);
         admin.enable_reload(reloader.hook());
         if is_watched {
             self.control.tasks().watch_rules(reloader.watcher());

@@ -9,9 +9,10 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use super::files::GATEWAY_FILES;
+use super::saved_rules::SavedRules;
 use super::{ReloadError, ReloadReport, Reloader};
 use crate::admin::{Admin, ConfigProblem, ReloadFailure, ReloadHook};
-use tidegate_config::{ConfigLoadError, Loaded, RuleFile, SourceFiles};
+use tidegate_config::{ConfigLoadError, Loaded, Problem, RuleFile, RuleTexts, SourceFiles, Team};
 use tidegate_metrics::{Metrics, ReloadOutcome};
 use tidegate_rules::watch::StableFiles;
 
@@ -29,6 +30,21 @@ struct ReloadContext {
     last_read: Mutex<LastRead>,
     /// The files that were read last.
     sources: Mutex<Arc<[PathBuf]>>,
+    /// The file that stores the rules in use.
+    saved: Option<SavedRules>,
+}
+
+/// The rule file of a start.
+#[derive(Debug)]
+pub(crate) struct StartRules {
+    /// The files that were read.
+    pub(crate) sources: SourceFiles,
+    /// The texts of the rules in use.
+    pub(crate) texts: RuleTexts,
+    /// Why the rule file is not in use, but the saved rules are.
+    pub(crate) rejected: Option<ConfigLoadError>,
+    /// The file that stores the rules in use.
+    pub(crate) saved: Option<SavedRules>,
 }
 
 /// The texts that were read last.
@@ -38,6 +54,16 @@ struct LastRead {
     hash: Option<Hash>,
     /// The hash by which the watcher of the files recognizes them. `None` if it is not known.
     watched: Option<Hash>,
+    /// The texts of the rules in use, which may be older.
+    in_use: RuleTexts,
+}
+
+/// A reload that was applied.
+#[derive(Debug)]
+struct Applied {
+    report: ReloadReport,
+    /// The hash of the rules in use.
+    hash: Hash,
 }
 
 /// A failed reload. The previous rules stay in use.
@@ -74,17 +100,56 @@ const MAX_LOGGED: usize = 100;
 // === impl FileReloader ===
 
 impl FileReloader {
-    /// Creates a reloader of `file`. The gateway runs with the texts of `loaded`.
+    /// Creates a reloader of `file`. The gateway runs with the texts of `start`, and with these teams.
     pub(super) fn new(
         file: RuleFile,
-        loaded: SourceFiles,
+        start: StartRules,
+        teams: &[Team],
         reloader: Reloader,
         admin: Admin,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let last_read = Mutex::new(LastRead { hash: loaded.hash(), watched: loaded.watched_hash() });
+        let StartRules { sources: loaded, texts: in_use, rejected, saved } = start;
+        let (hash, watched) = (loaded.hash(), loaded.watched_hash());
+        let in_use_hash = if rejected.is_some() { Some(in_use.hash()) } else { hash_in_use(hash, &in_use, teams) };
+        let last_read = Mutex::new(LastRead { hash, watched, in_use });
         let sources = Mutex::new(loaded.into_paths().into());
-        Self(Arc::new(ReloadContext { file, reloader, admin, metrics, last_read, sources }))
+        let reloader = Self(Arc::new(ReloadContext { file, reloader, admin, metrics, last_read, sources, saved }));
+        reloader.record_start(in_use_hash, teams, rejected);
+        reloader
+    }
+
+    /// Records the rules of the start. Reports why they are not the rules of the file, if they are not.
+    fn record_start(&self, hash: Option<Hash>, teams: &[Team], rejected: Option<ConfigLoadError>) {
+        let ReloadContext { file, admin, metrics, last_read, saved, .. } = &*self.0;
+        let errors = self.log_teams(teams);
+        hash.inspect(|hash| _ = admin.record_config(hash, false, errors));
+        match (rejected, saved) {
+            (Some(error), Some(saved)) => {
+                let problems = problems(file, &error.into());
+                metrics.reloaded(ReloadOutcome::Failed);
+                tracing::error!(%file, saved = %saved.path().display(), errors = problems.len(), "rule file is invalid, the saved rules are in use");
+                log_problems(&problems);
+                admin.record_config_errors(problems);
+            }
+            (None, Some(saved)) => saved.write(&last_read.lock().in_use),
+            (_, None) => {}
+        }
+    }
+
+    /// Logs the errors in files of teams. Returns the errors.
+    fn log_teams(&self, teams: &[Team]) -> Vec<ConfigProblem> {
+        let (file, mut errors) = (self.0.file.to_string(), Vec::new());
+        for team in teams.iter().filter(|team| team.is_invalid()) {
+            let name = Some(team.name.to_string());
+            let problem = |problem| ConfigProblem { team: name.clone(), ..config_problem(problem, &file) };
+            let problems: Vec<_> = team.problems.iter().map(problem).collect();
+            let version = team.version.name();
+            tracing::error!(team = %team.name, file = %team.file, version, errors = problems.len(), "file of a team is invalid, all other changes apply");
+            log_problems(&problems);
+            errors.extend(problems);
+        }
+        errors
     }
 
     /// Returns the reload for the admin listener.
@@ -101,6 +166,7 @@ impl FileReloader {
                 "changes": report.changes(),
                 "diff": report.diff,
                 "needs_restart": report.needs_restart,
+                "errors": report.team_errors,
             }))
         })
     }
@@ -144,11 +210,11 @@ impl FileReloader {
         match &result {
             // The files have the texts that were read before.
             Ok(None) => {}
-            Ok(Some((report, hash))) => self.record_success(trigger, report, *hash),
+            Ok(Some(applied)) => self.record_success(trigger, applied),
             Err(failed) if failed.is_draining => {}
             Err(failed) => self.record_failure(trigger, &failed.problems),
         }
-        Some(result.map(|applied| applied.map_or_else(ReloadReport::default, |(report, _)| report)))
+        Some(result.map(|applied| applied.map_or_else(ReloadReport::default, |applied| applied.report)))
     }
 
     /// Returns `None` if a file has changed, but no text has.
@@ -157,12 +223,12 @@ impl FileReloader {
         trigger: ReloadTrigger,
         watched: Option<Hash>,
         last_read: &mut LastRead,
-    ) -> Result<Option<(ReloadReport, Hash)>, FailedReload> {
-        let ReloadContext { file, reloader, .. } = &*self.0;
+    ) -> Result<Option<Applied>, FailedReload> {
+        let ReloadContext { file, reloader, saved, .. } = &*self.0;
         if self.is_stdin() {
             return Err(FailedReload::new(file, &ReloadError::NoFile));
         }
-        let Loaded { config, sources } = file.reload(GATEWAY_FILES);
+        let Loaded { config, sources, texts } = file.reload(GATEWAY_FILES, last_read.in_use.clone(), saved.is_some());
         let hash = sources.hash();
         last_read.watched = sources.watched_hash().or(watched);
         let has_same_texts = hash.is_some() && hash == last_read.hash;
@@ -176,18 +242,26 @@ impl FileReloader {
         for warning in &config.warnings {
             tracing::warn!("{}", warning.in_file(file));
         }
-        let secrets = config.secrets.clone();
+        let (secrets, teams) = (config.secrets.clone(), config.teams.clone());
         match reloader.reload(config) {
-            Ok(report) => Ok(hash.map(|hash| (report, hash))),
+            Ok(report) => {
+                saved.iter().for_each(|saved| saved.write(&texts));
+                let applied = hash_in_use(hash, &texts, &teams).map(|hash| Applied {
+                    report: ReloadReport { team_errors: self.log_teams(&teams), ..report },
+                    hash,
+                });
+                last_read.in_use = texts;
+                Ok(applied)
+            }
             Err(error) => Err(FailedReload::new(file, &error).masked(|message| secrets.mask(message).into_owned())),
         }
     }
 
-    fn record_success(&self, trigger: ReloadTrigger, report: &ReloadReport, hash: Hash) {
+    fn record_success(&self, trigger: ReloadTrigger, Applied { report, hash }: &Applied) {
         let ReloadContext { file, admin, metrics, .. } = &*self.0;
         let outcome = if report.diff.is_empty() { ReloadOutcome::Unchanged } else { ReloadOutcome::Applied };
         metrics.reloaded(outcome);
-        if admin.record_config(&hash, outcome == ReloadOutcome::Applied) {
+        if admin.record_config(hash, outcome == ReloadOutcome::Applied, report.team_errors.clone()) {
             tracing::info!(%file, "rule file is valid again");
         }
         let changes = report.changes();
@@ -207,9 +281,7 @@ impl FileReloader {
         let ReloadContext { file, admin, metrics, .. } = &*self.0;
         metrics.reloaded(ReloadOutcome::Failed);
         tracing::error!(%file, trigger = trigger.name(), errors = problems.len(), "rules not reloaded, the previous ones stay in use");
-        for ConfigProblem { file, line, column, message, help } in problems {
-            tracing::error!(file, line, column, help, "reload: {message}");
-        }
+        log_problems(problems);
         admin.record_config_errors(problems.to_vec());
     }
 }
@@ -228,19 +300,35 @@ impl FailedReload {
     }
 }
 
+fn log_problems(problems: &[ConfigProblem]) {
+    for ConfigProblem { file, line, column, message, help, team } in problems {
+        tracing::error!(team, file, line, column, help, "reload: {message}");
+    }
+}
+
+/// Returns the hash of the rules in use: of all texts that were read, unless files of teams are not in use.
+fn hash_in_use(read: Option<Hash>, texts: &RuleTexts, teams: &[Team]) -> Option<Hash> {
+    if teams.iter().any(Team::is_invalid) { Some(texts.hash()) } else { read }
+}
+
+/// Returns an error for operators. `main` is the rule file.
+fn config_problem(problem: &Problem, main: &str) -> ConfigProblem {
+    ConfigProblem {
+        file: problem.file().unwrap_or(main).to_owned(),
+        line: problem.line(),
+        column: problem.column(),
+        message: problem.message().to_owned(),
+        help: Some(problem.help().to_owned()),
+        team: None,
+    }
+}
+
 /// Returns the errors for operators.
 fn problems(file: &RuleFile, error: &ReloadError) -> Vec<ConfigProblem> {
     let file = file.to_string();
     match error {
         ReloadError::File(ConfigLoadError::Invalid { problems, .. }) => {
-            let problem = |problem: &tidegate_config::Problem| ConfigProblem {
-                file: problem.file().unwrap_or(&file).to_owned(),
-                line: problem.line(),
-                column: problem.column(),
-                message: problem.message().to_owned(),
-                help: Some(problem.help().to_owned()),
-            };
-            problems.iter().map(problem).collect()
+            problems.iter().map(|problem| config_problem(problem, &file)).collect()
         }
         ReloadError::File(ConfigLoadError::Unreadable { source, .. }) => {
             vec![ConfigProblem::of_file(file, format!("cannot be read: {source}"))]

@@ -16,7 +16,7 @@ use super::listeners::Listeners;
 use super::state_file::StateFile;
 use super::upstreams::WorkerUpstreams;
 use super::worker::{WorkerCommand, WorkerHandle};
-use crate::admin::Admin;
+use crate::admin::{Admin, ConfigProblem};
 use crate::credentials::Verifiers;
 use crate::forward::find_in;
 use crate::upstream::Upstreams;
@@ -58,6 +58,8 @@ pub struct ReloadReport {
     pub(crate) diff: ConfigDiff,
     /// The changed keys of the rule file that only a restart applies.
     pub(crate) needs_restart: Vec<&'static str>,
+    /// The errors in files of teams, which are not in use.
+    pub(crate) team_errors: Vec<ConfigProblem>,
 }
 
 impl fmt::Debug for Running {
@@ -103,8 +105,9 @@ impl Running {
             && self.config.warnings == config.warnings
             && self.config.rules == config.rules
             && self.config.secrets == config.secrets
+            && self.config.teams == config.teams
         {
-            return Ok(ReloadReport { diff, needs_restart });
+            return Ok(ReloadReport { diff, needs_restart, team_errors: Vec::new() });
         }
         let config = Arc::new(config);
         let workers = self.workers.len();
@@ -128,6 +131,7 @@ impl Running {
         access_log.into_iter().for_each(|switch| switch());
         self.admin.replace(Arc::clone(&config), self.stores.main().clone(), upstreams.shared());
         self.checked.send_replace(upstreams.checked());
+        self.metrics.set_team_files(config.teams.iter().map(|team| (&*team.name, !team.is_invalid())));
         let terminations = self.listeners.terminations();
         let retired = self.listeners.apply(plan, &config);
         let commands: Vec<_> = self.workers.iter().zip(served).filter(|(_, served)| !served.is_empty()).collect();
@@ -140,7 +144,7 @@ impl Running {
         if has_new_stores {
             self.follow_gateways();
         }
-        Ok(ReloadReport { diff, needs_restart })
+        Ok(ReloadReport { diff, needs_restart, team_errors: Vec::new() })
     }
 
     /// Keeps the settings that only a restart applies. Returns their keys, if they changed.

@@ -87,6 +87,7 @@ impl ConfigInternals for Config {
             dns_servers,
             upstreams,
             included: _,
+            teams: _,
             identities,
             verifier: _,
             rules,
@@ -95,6 +96,7 @@ impl ConfigInternals for Config {
         } = self;
         let mut routes: Vec<_> = rules.routes.iter().cloned().collect();
         // Lines are no values.
+        routes.iter_mut().for_each(|route| route.inherited = Arc::default());
         let limits = routes.iter_mut().flat_map(|route| &mut route.limits);
         limits.for_each(|limit| limit.location = LimitLocation::default());
         let other_rules = (&rules.requests, &rules.addresses, &rules.fields, &rules.credentials, identities);

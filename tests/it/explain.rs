@@ -141,9 +141,9 @@ fn explain_reads_the_scheme_and_the_listener() {
     let ask = |name: &str, arguments: &[&str]| {
         snapshot(&format!("scheme_{name}"), "tests/fixtures/explain_schemes.yaml", arguments);
     };
-    ask("http", &["GET", "http://a.example/x?y"]);
-    ask("https", &["GET", "https://a.example/x?y"]);
-    ask("listener", &["GET", "https://a.example/x?y", "--listener", "public"]);
+    ask("http", &["GET", "http://a.example/x?y", "--listener", "public"]);
+    ask("https", &["GET", "https://a.example/x?y", "--listener", "public"]);
+    ask("listener", &["GET", "/x", "-H", "host: a.example", "--listener", "internal"]);
 }
 
 #[test]

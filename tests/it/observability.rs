@@ -132,6 +132,7 @@ async fn observe() -> Option<Exported> {
         &listen,
         &format!(
             "store: {}
+include: {{ path: tests/fixtures/teams/e.yaml }}
 upstreams:
   echo: {{ targets: [builtin:echo] }}
   real: {{ targets: ['http://{}'] }}

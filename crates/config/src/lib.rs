@@ -35,10 +35,12 @@ pub use self::sources::file_checks::{
     AnyIdentities, CheckedCertificate, FileChecks, LibraryFiles, LoadedVerifier, UpstreamTlsFault,
 };
 use self::sources::referenced_files::ReferencedFiles;
+pub use self::sources::rule_texts::{IncludedText, RuleTexts};
 pub use self::values::access_log::{AccessLog, AccessLogDestination, AccessLogFormat, Sample};
 pub use self::values::dashboard;
 use self::values::dashboard::DashboardMode;
 pub use self::values::listen::{AddressError, Listen, ListenAddress};
+pub use self::values::team::{Team, TeamVersion, UpstreamUse};
 pub use self::values::tokens::{Tokens, TokensError};
 pub use self::values::units::{Bytes, Millis};
 use tidegate_rules::client::ClientFunction;
@@ -87,6 +89,9 @@ pub struct Config {
     /// The included files.
     #[doc(hidden)]
     pub included: Vec<String>,
+    /// The teams with their own included files.
+    #[doc(hidden)]
+    pub teams: Vec<Team>,
     /// The credentials that the rules accept.
     #[doc(hidden)]
     pub identities: IdentitySettings,
@@ -113,6 +118,10 @@ struct Source<'p> {
     name: &'p Path,
     /// The functions of rules that a program built, which `client: function:NUMBER` names. `None` for a rule file.
     functions: Option<&'p [ClientFunction]>,
+    /// The texts of all files. `None` to read them from the file system.
+    texts: Option<&'p RuleTexts>,
+    /// Whether to keep the texts. The texts of a rule file with teams are always kept.
+    keeps_texts: bool,
 }
 
 /// The program that a rule file is read for.
@@ -209,6 +218,7 @@ impl Source<'_> {
 
     /// Reads a text that is not from a file.
     fn text(purpose: Purpose) -> Self {
-        Self { purpose, files: ReferencedFiles::in_current_folder(), name: Path::new("<text>"), functions: None }
+        let files = ReferencedFiles::in_current_folder();
+        Self { purpose, files, name: Path::new("<text>"), functions: None, texts: None, keeps_texts: false }
     }
 }

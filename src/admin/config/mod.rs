@@ -17,7 +17,7 @@ use tidegate_rules::limits::policy::{RateLimitFields, RateLimitHeaders};
 use tidegate_rules::limits::rates::Rates;
 use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::route::upgrade::Upgrades;
-use tidegate_rules::route::{ClientNetworks, Cors, Matcher, Route};
+use tidegate_rules::route::{ClientNetworks, Cors, InheritedValue, Matcher, Route};
 use tidegate_rules::rules::{FieldRules, Rules, When};
 use tidegate_rules::settings::store::{RedisTls, StoreSettings};
 use tidegate_store::Store;
@@ -45,6 +45,7 @@ pub(crate) fn show(config: &Config, store: &Store) -> Value {
         "dns": { "servers": config.dns_servers },
         "upstreams": config.upstreams.iter().map(|(name, upstream)| (name.to_string(), json!(upstream))).collect::<serde_json::Map<_, _>>(),
         "include": config.included,
+        "teams": config.teams,
         "routes": config.rules.routes.iter().map(|route| show_route(route, &config.rules)).collect::<Vec<_>>(),
     })
 }
@@ -62,7 +63,7 @@ fn show_requests(Rules { requests, fields: FieldRules { strip, underscores }, ..
 
 fn show_listen(listen: &Listen) -> Value {
     let mode = listen.address.path().map(|_| format!("{:04o}", listen.mode));
-    extend(json!(listen), json!({ "mode": mode }))
+    extend(json!(listen), json!({ "mode": mode, "name": listen.name.as_deref() }))
 }
 
 /// Returns the settings of the store and its state.
@@ -98,7 +99,7 @@ fn show_route(route: &Route, rules: &Rules) -> Value {
     #[rustfmt::skip]
     let Route {
         name, matcher, limits, max_body, upgrades, rate_limit_headers, quota, cors, concurrency, require, authorize,
-        action: _, rewrite: _, request_headers: _, response_headers: _, timeout: _, compression: _, reject: _,
+        inherited, action: _, rewrite: _, request_headers: _, response_headers: _, timeout: _, compression: _, reject: _,
     } = route;
     let keys = json!({
         "name": **name,
@@ -111,9 +112,15 @@ fn show_route(route: &Route, rules: &Rules) -> Value {
         "cors": cors.as_deref().map(show_cors),
         "concurrency": concurrency,
         "headers": show_headers(*rate_limit_headers),
+        "inherited": inherited.iter().map(show_inherited).collect::<serde_json::Map<_, _>>(),
         "limits": limits.iter().map(|limit| show_limit(limit, rules)).collect::<Vec<_>>(),
     });
     extend(keys, action::show(route))
+}
+
+/// Returns the key of a value from `defaults`, and its position.
+fn show_inherited(InheritedValue { key, location }: &InheritedValue) -> (String, Value) {
+    (key.to_string(), location.to_string().into())
 }
 
 fn show_upgrades(Upgrades { protocols, limits }: &Upgrades) -> Value {

@@ -59,9 +59,15 @@ pub(in crate::cli) fn status(args: &StatusArgs, out: &mut impl Write, errors: &m
             more.into_iter().filter(|(_, value)| is_redis && !value.is_null()).map(|(key, value)| (key, text(&value))),
         );
         out.write_all(rows(&table).as_bytes())?;
-        if config["errors"].as_array().is_some_and(|errors| !errors.is_empty()) {
+        let errors = config["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let (of_teams, others): (Vec<_>, Vec<_>) = errors.iter().cloned().partition(|error| error["team"].is_string());
+        if !others.is_empty() {
             writeln!(out, "\nthe rule file was rejected, the previous rules stay in use:")?;
-            write_config_errors(&config["errors"], out)?;
+            write_config_errors(&json!(others), out)?;
+        }
+        if !of_teams.is_empty() {
+            writeln!(out, "\nfiles of teams are invalid, their last valid versions stay in use:")?;
+            write_config_errors(&json!(of_teams), out)?;
         }
         Ok(code)
     })

@@ -1,25 +1,18 @@
 //! The watched rule file of a running program: kinds of changes, invalid files, signals, and requests of operators.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::watched::Watched;
 use crate::support::gateway::get;
 use crate::support::process::{Program, output, tidegate};
-use crate::support::wire::raw::{Message, Raw};
+use crate::support::wire::raw::Raw;
 use crate::support::wire::until;
-
-/// A running program with its rule file in a temporary folder. Dropping it removes the folder.
-pub(super) struct Watched {
-    pub(super) program: Program,
-    folder: PathBuf,
-    pub(super) address: SocketAddr,
-    pub(super) admin: SocketAddr,
-}
 
 fn rules(rate: u32) -> String {
     format!(
@@ -36,88 +29,8 @@ routes:
 }
 
 impl Watched {
-    /// Starts a program with a rate of 1. `set_up` creates the rule file `rules.yaml` in the folder.
-    pub(super) fn start(name: &str, set_up: impl FnOnce(&Path), more: &[&str]) -> Self {
-        Self::start_with(name, set_up, more, &[])
-    }
-
-    /// Like [`start`](Self::start), with environment variables.
-    pub(super) fn start_with(
-        name: &str,
-        set_up: impl FnOnce(&Path),
-        more: &[&str],
-        variables: &[(&str, &str)],
-    ) -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("reload-{name}-{}", std::process::id()));
-        _ = fs::remove_dir_all(&folder);
-        fs::create_dir(&folder).expect("a folder");
-        set_up(&folder);
-        let path = folder.join("rules.yaml");
-        let arguments = [&["run", "--workers", "2", path.to_str().expect("UTF-8")], more].concat();
-        let mut program = Program::start(tidegate(&arguments).envs(variables.iter().copied()));
-        let address = crate::support::process::address(&mut program.stderr, "listening on http://");
-        let admin = crate::support::process::address(&mut program.stderr, "admin on http://");
-        Self { program, folder, address, admin }
-    }
-
     fn with_file(name: &str) -> Self {
         Self::start(name, |folder| fs::write(folder.join("rules.yaml"), rules(1)).expect("written"), &[])
-    }
-
-    pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-
-    pub(super) fn write(&self, text: &str) {
-        fs::write(self.path("rules.yaml"), text).expect("written");
-    }
-
-    async fn admin_get(&self, path: &str) -> Message {
-        get(&mut Raw::connect(self.admin).await, path, "").await
-    }
-
-    pub(super) async fn config(&self) -> serde_json::Value {
-        let request = "GET /api/v1/config HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        let config = Raw::connect(self.admin).await.ask(request).await.text();
-        serde_json::from_str(&config).expect("JSON")
-    }
-
-    /// Waits until the configuration meets a condition.
-    #[track_caller]
-    pub(super) fn until(
-        &self,
-        what: &str,
-        condition: impl Fn(&serde_json::Value) -> bool,
-    ) -> impl Future<Output = serde_json::Value> {
-        let caller = std::panic::Location::caller();
-        async move {
-            let deadline = Instant::now() + Duration::from_secs(15);
-            loop {
-                let config = self.config().await;
-                if condition(&config) {
-                    return config;
-                }
-                assert!(Instant::now() < deadline, "waited for {what} at {caller}: {config}");
-                sleep(Duration::from_millis(20)).await;
-            }
-        }
-    }
-
-    #[track_caller]
-    pub(super) fn until_rate(&self, rate: u32) -> impl Future<Output = serde_json::Value> {
-        self.until("a rate", move |config| config["routes"][0]["limits"][0]["rate"] == rate)
-    }
-
-    pub(super) async fn metric(&self, series: &str) -> String {
-        let text = self.admin_get("/metrics").await.text();
-        let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-        line.unwrap_or_default().to_owned()
-    }
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -228,7 +141,7 @@ async fn missing_file_is_an_error_until_it_is_back() {
 /// Creates a pipe, in place of the file at this path if there is one: a missing file would be another error.
 fn make_pipe(path: &Path) {
     let pipe = path.with_extension("pipe");
-    let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
     assert!(made.success(), "{made}");
     fs::rename(pipe, path).expect("renamed");
 }

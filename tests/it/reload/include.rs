@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use super::file::Watched;
+use super::watched::Watched;
 use crate::support::wire::raw::Raw;
 
 const MAIN: &str = "listen: 127.0.0.1:0

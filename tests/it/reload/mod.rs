@@ -6,9 +6,12 @@ mod listeners;
 mod load;
 mod requests;
 mod rules;
+mod saved;
 mod store;
+mod teams;
 mod upstreams;
 mod values;
+mod watched;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::file::Watched;
+use super::watched::Watched;
 use crate::support::gateway::get;
 use crate::support::process::{RuleFile, tidegate};
 use crate::support::wire::raw::Raw;

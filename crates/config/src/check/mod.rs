@@ -5,8 +5,8 @@
 mod gateway;
 mod identities;
 mod limits;
-mod matching;
-mod names;
+pub(crate) mod matching;
+pub(crate) mod names;
 mod request_value;
 mod requests;
 mod routes;
@@ -23,13 +23,13 @@ use self::gateway::{access_log, admin, dns, listen, metrics};
 use self::matching::matcher::MatchContext;
 use self::matching::route_context::RouteContext;
 use self::matching::spelling;
+pub(crate) use self::routes::RouteInput;
 use self::routes::fields;
 use crate::file::File;
 use crate::file::located::Located;
 use crate::problem::secrets::Secrets;
 use crate::problem::suggest::nearest;
 use crate::problem::{Checked, Location, Problems, quote, quote_all};
-use crate::yaml::node::Node;
 use crate::{Config, Source};
 use tidegate_rules::client::AddressRules;
 use tidegate_rules::rules::Rules;
@@ -39,11 +39,12 @@ use tidegate_rules::settings::store::StoreSettings;
 /// Converts the file and its other routes.
 pub(crate) fn config(
     file: &File,
-    other_routes: Vec<Node>,
+    route_input: RouteInput,
     source: Source<'_>,
     problems: &mut Problems,
 ) -> Checked<Config> {
-    let Source { purpose, files, name: _, functions } = source;
+    let Source { purpose, files, functions, .. } = source;
+    let teams = route_input.sources.teams.iter().map(|team| (**team).clone()).collect();
     let listen = listen::listen(file, source, problems);
     let max_connections = listen::max_connections(file, problems);
     let admin = admin::address(file, problems);
@@ -81,11 +82,12 @@ pub(crate) fn config(
         _ => None,
     };
     let mut when = Vec::new();
-    let routes = routes::routes(other_routes, context, field_check, &mut when, problems);
+    let routes = routes::routes(route_input, context, field_check, &mut when, problems);
     if let (Ok((identities, loaded)), Ok(routes)) = (&identities, &routes) {
         identities::check_tiers(file, (identities, loaded), routes, problems);
     }
     let is_included = file.include.optional(problems).map(drop);
+    let has_defaults = file.defaults.optional(problems).map(drop);
     let listen = listen?;
     let (identities, loaded) = identities?;
     let mut rules = Rules {
@@ -97,6 +99,7 @@ pub(crate) fn config(
         when,
     };
     rules.distribute(&names);
+    has_defaults?;
     Ok(Config {
         listen,
         max_connections: max_connections?,
@@ -112,6 +115,7 @@ pub(crate) fn config(
         verifier: loaded.verifier,
         identities,
         included: is_included.map(|()| problems.included())?,
+        teams,
         rules: Arc::new(rules),
         secrets: Secrets::default(),
         warnings: Vec::new(),
@@ -170,7 +174,7 @@ fn present(keys: &[(&'static str, Option<Location>)]) -> Vec<(&'static str, Loca
 }
 
 /// Collects values, after all have been converted, so that each error is reported.
-fn all<T>(values: impl Iterator<Item = Checked<T>>) -> Checked<Vec<T>> {
+pub(crate) fn all<T>(values: impl Iterator<Item = Checked<T>>) -> Checked<Vec<T>> {
     let mut all = Ok(Vec::new());
     for value in values {
         match (&mut all, value) {
@@ -183,7 +187,7 @@ fn all<T>(values: impl Iterator<Item = Checked<T>>) -> Checked<Vec<T>> {
 }
 
 /// Returns the help for an unknown name: a similar name, some of `names`, or how to define one.
-fn help_for_unknown<'n>(
+pub(crate) fn help_for_unknown<'n>(
     name: &str,
     names: impl Iterator<Item = &'n str> + Clone,
     title: &str,

@@ -44,7 +44,7 @@ pub(super) fn upstream(old: &UpstreamSettings, new: &UpstreamSettings) -> Vec<&'
 /// Compares routes without their limits, which are compared one by one.
 pub(super) fn route(old: &Route, new: &Route) -> Vec<&'static str> {
     let mut keys = changed_keys!(old, new, Route:
-        name matcher="match" limits="" max_body upgrades quota concurrency rate_limit_headers="headers" require
+        name matcher="match" limits="" inherited="" max_body upgrades quota concurrency rate_limit_headers="headers" require
         cors authorize action="" rewrite request_headers response_headers timeout compression reject);
     if old.action != new.action {
         keys.push(key_of(&old.action));
@@ -101,7 +101,7 @@ pub(super) fn settings(old: &Config, new: &Config) -> Vec<&'static str> {
     let mut keys = changed_keys!(old, new, Config:
         listen="" max_connections admin admin_tokens="admin.tokens" show_clients="admin.show_clients"
         dashboard="admin.dashboard" access_log buckets="metrics" store dns_servers="dns" upstreams=""
-        included="" identities="" verifier="" rules="" secrets="" warnings="");
+        included="" teams="" identities="" verifier="" rules="" secrets="" warnings="");
     let Rules { requests, addresses, fields, credentials, routes: _, when: _ } = &*old.rules;
     if *addresses != new.rules.addresses {
         keys.push("clients");

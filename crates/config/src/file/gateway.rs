@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::defaults::DEFAULTS;
 use super::identities::{IDENTITIES, Identities};
+use super::include::{INCLUDE, Include};
 use super::keys::Kind::{
     Address, Duration, Flag, Integer, List, Many, Map, Name, Named, OneOrMany, OrMap, Prefix, Secret, Share, Short,
     Size, Statuses, Text, Word,
@@ -20,8 +22,8 @@ use tidegate_rules::settings::upstream::{BalanceMethod, EjectMode, Protocol, Ret
 const MAX_CONNECTIONS: u64 = 1_000_000;
 
 shape! {
-    /// A Tower layer uses only `store`, `metrics`, `clients`, `requests`, `identities`, `include`, `tiers`, `limits` and
-    /// `routes`.
+    /// A Tower layer uses only `store`, `metrics`, `clients`, `requests`, `identities`, `include`, `defaults`, `tiers`, `limits`
+    /// and `routes`.
     FILE: File = "the rule file" {
         /// The addresses that clients connect to. Required for the gateway.
         listen: Vec<Located<Listen>> = OneOrMany(&Short("address", &LISTEN)), Optional;
@@ -42,12 +44,14 @@ shape! {
         requests: Requests = Map(&REQUESTS), Optional;
         /// API keys and tokens that identify clients.
         identities: Identities = Map(&IDENTITIES), Optional;
-        /// Files with more `upstreams` and `routes`; they have no other keys. A path, or a list of paths; a `*` in the
-        /// file name matches any characters. Files are read in the order of this list, and of their names. Their routes
+        /// Files with more `upstreams` and `routes`, and `defaults` for these routes; they have no other keys. A path, a map for
+        /// the file of a team, or a list of these. Files are read in the order of this list, and of their names. Their routes
         /// come after the routes of the rule file. Relative paths, also in these files, start at the folder of the rule
         /// file. Each file has at most 1 MiB, all together 16 MiB, and there are at most 1,000. The rule file and all
         /// included files have at most 250,000 values together. The gateway notices changed, new and removed files.
-        include: Vec<Located<String>> = OneOrMany(&Text), Optional;
+        include: Vec<Located<Include>> = OneOrMany(&Short("path", &INCLUDE)), Optional;
+        /// Values of all routes that do not set these keys. The `defaults` of an included file extend them for its routes.
+        defaults: Box<Route> = Map(&DEFAULTS), Optional;
         /// How to resolve the names of upstreams, key sets and the collector of traces.
         dns: Dns = Map(&DNS), Optional;
         /// The servers that requests are forwarded to, by name.

@@ -3,7 +3,11 @@
 //! The descriptions are in [`file`](crate::file). [`read`](super::read) checks rule files against them, and
 //! [`reference`](mod@crate::reference) generates `docs/rules.md` from them.
 
+use crate::yaml::node::Node;
 use tidegate_limit::text::words::Word;
+
+/// The word that leaves a value of `defaults` out.
+pub(crate) const NONE: &str = "none";
 
 /// The type of a value.
 #[derive(Debug)]
@@ -55,6 +59,8 @@ pub(crate) enum Kind {
     Conditions(&'static Kind, &'static Kind),
     /// A value of this kind, or a map with these keys.
     OrMap(&'static Kind, &'static Shape),
+    /// A value of this kind, or `none`, which leaves out the value of `defaults`.
+    OrNone(&'static Kind),
     /// No value: the key is not supported.
     Unsupported,
 }
@@ -73,7 +79,9 @@ impl Kind {
     pub(crate) fn words(&self) -> &'static [Word] {
         match self {
             Self::Word(words) => words,
-            Self::List(kind) | Self::Many(kind) | Self::OneOrMany(kind) | Self::OrMap(kind, _) => kind.words(),
+            Self::List(kind) | Self::Many(kind) | Self::OneOrMany(kind) | Self::OrMap(kind, _) | Self::OrNone(kind) => {
+                kind.words()
+            }
             _ => &[],
         }
     }
@@ -82,7 +90,9 @@ impl Kind {
     fn shape(&self) -> Option<&'static Shape> {
         match self {
             Self::Map(shape) | Self::Short(_, shape) | Self::OrMap(_, shape) => Some(shape),
-            Self::List(kind) | Self::Many(kind) | Self::OneOrMany(kind) | Self::Named(kind) => kind.shape(),
+            Self::List(kind) | Self::Many(kind) | Self::OneOrMany(kind) | Self::Named(kind) | Self::OrNone(kind) => {
+                kind.shape()
+            }
             Self::Conditions(kind, _) => kind.shape(),
             _ => None,
         }
@@ -144,4 +154,9 @@ pub(crate) const fn key_of(field: &'static str) -> &'static str {
         [b'r', b'#', ..] => field.split_at(2).1,
         _ => field,
     }
+}
+
+/// Returns `true` for the word that leaves a value of `defaults` out.
+pub(crate) fn is_none(node: &Node) -> bool {
+    node.scalar().is_some_and(|scalar| scalar.text == NONE)
 }

@@ -7,8 +7,8 @@ use super::compression::{COMPRESSION, Compression};
 use super::concurrency::{CONCURRENCY, Concurrency};
 use super::identities::{IDENTITY_CONDITIONS, IdentityConditions, REQUIRE, Require};
 use super::keys::Kind::{
-    self, Duration, Flag, Integer, Interval as IntervalKind, List, Many, Map, Name, OneOrMany, OrMap, Size, Statuses,
-    Text, Word,
+    self, Duration, Flag, Integer, Interval as IntervalKind, List, Many, Map, Name, OneOrMany, OrMap, OrNone, Size,
+    Statuses, Text, Word,
 };
 use super::keys::{Key, Presence, Shape};
 use super::located::{Located, OneOrList, ValueOrMap};
@@ -76,7 +76,7 @@ shape! {
         /// missing or invalid credentials get 401, and requests with valid credentials that do not suffice 403
         /// ([identities.md](identities.md)).
         require: Vec<Located<ValueOrMap<IdentityKind, Require>>> =
-            OneOrMany(&OrMap(&Word(IdentityKind::WORDS), &REQUIRE)), Optional;
+            OrNone(&OneOrMany(&OrMap(&Word(IdentityKind::WORDS), &REQUIRE))), Optional;
         /// The name of the upstream to forward to. A route of the gateway has exactly one of `upstream`, `redirect`, `respond` and `authorize`;
         /// without them, a layer calls its inner service.
         upstream: String = Text, Optional;
@@ -87,24 +87,24 @@ shape! {
         /// Changes the path and the host that the upstream receives. A layer ignores this key and the next three.
         rewrite: Rewrite = Map(&REWRITE), Optional;
         /// Changes the header fields that the upstream receives.
-        request_headers: FieldChanges = Map(&FIELD_CHANGES), Optional;
+        request_headers: FieldChanges = OrNone(&Map(&FIELD_CHANGES)), Optional;
         /// The longest time from the receipt of a request until the end of its response. The upstream's
         /// `timeouts.total` applies if it is shorter.
-        timeout: Millis = Duration(1, 24 * HOUR), Optional;
+        timeout: Millis = OrNone(&Duration(1, 24 * HOUR)), Optional;
         /// Compresses responses of the upstream. `true` uses all defaults. Read
         /// [security.md](security.md#attacks-that-tidegate-does-not-prevent) first.
         compression: ValueOrMap<bool, Compression> = OrMap(&Flag, &COMPRESSION), Default("false");
         /// Changes the header fields of all responses of the route, also of responses of the gateway such as 429.
-        response_headers: FieldChanges = Map(&FIELD_CHANGES), Optional;
+        response_headers: FieldChanges = OrNone(&Map(&FIELD_CHANGES)), Optional;
         /// The response to requests that the limits reject.
-        reject: Reject = Map(&REJECT), Optional;
+        reject: Reject = OrNone(&Map(&REJECT)), Optional;
         /// The limits of the route; a request is charged to all of them or to none. The name of a shared limit, or a map.
-        /// At most 100, candidates included.
-        limits: Vec<Located<NamedLimit>> = List(&OrMap(&Text, &LIMIT)), Default("[]");
+        /// `default` stands for the limits of `defaults`. At most 100, candidates included.
+        limits: Vec<Located<NamedLimit>> = OrNone(&List(&OrMap(&Text, &LIMIT))), Default("[]");
         /// Bounds the requests in flight.
-        concurrency: Concurrency = Map(&CONCURRENCY), Optional;
+        concurrency: Concurrency = OrNone(&Map(&CONCURRENCY)), Optional;
         /// The largest request body.
-        max_body: Bytes = Size(0, 1 << 50), Default("1GiB");
+        max_body: Bytes = OrNone(&Size(0, 1 << 50)), Default("1GiB");
         /// The protocols that clients may switch to with `Upgrade`; `websocket` includes WebSocket over HTTP/2. A
         /// request for another protocol is forwarded without the upgrade ([http.md](http.md#upgrades)).
         upgrades: ValueOrMap<Vec<Located<String>>, BoundedUpgrades> = OrMap(&List(&Text), &UPGRADES), Default("[websocket]");
@@ -115,7 +115,7 @@ shape! {
         /// Evaluates requests for a proxy instead of forwarding them. Not with `upstream`.
         authorize: Authorize = Map(&AUTHORIZE), Optional;
         /// The pages of other origins that may use the route in browsers.
-        cors: Cors = Map(&CORS), Optional;
+        cors: Cors = OrNone(&Map(&CORS)), Optional;
         /// The response fields that report the remaining permits to clients.
         headers: Vec<Located<RateLimitFields>> = List(&Word(RateLimitFields::WORDS)), Default("[ietf]");
     }
@@ -200,7 +200,10 @@ pub(crate) static NOT: Shape = Shape {
     title: "a `not`",
     description: "Conditions of requests that a `match` excludes.",
     keys: &[],
-    shared_keys: Some((&MATCH, &["host", "path", "case", "methods", "headers", "query", "cookies", "clients", "scheme", "listener"])),
+    shared_keys: Some((
+        &MATCH,
+        &["host", "path", "case", "methods", "headers", "query", "cookies", "clients", "scheme", "listener"],
+    )),
 };
 
 shape! {
@@ -363,7 +366,10 @@ pub(crate) static WHEN: Shape = Shape {
             description: "The time zone of `time` and `days`, such as `Europe/Rome`. By default, UTC.",
         },
     ],
-    shared_keys: Some((&MATCH, &["host", "path", "case", "methods", "headers", "query", "cookies", "clients", "scheme", "listener", "not"])),
+    shared_keys: Some((
+        &MATCH,
+        &["host", "path", "case", "methods", "headers", "query", "cookies", "clients", "scheme", "listener", "not"],
+    )),
 };
 
 shape! {

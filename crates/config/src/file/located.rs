@@ -42,6 +42,11 @@ impl<T> Located<T> {
         self.value.as_ref()
     }
 
+    /// Returns the value without its location.
+    pub(crate) fn into_value(self) -> Option<T> {
+        self.value
+    }
+
     /// Returns `true` if the key is present, even if its value is invalid.
     pub(crate) fn is_present(&self) -> bool {
         self.key.is_some()

@@ -7,8 +7,10 @@ mod authorize;
 mod compression;
 mod concurrency;
 mod cors;
+pub(crate) mod defaults;
 mod gateway;
 mod identities;
+pub(crate) mod include;
 pub(crate) mod keys;
 mod limits;
 pub(crate) mod located;
@@ -23,6 +25,7 @@ pub(crate) use self::authorize::{AUTHORIZE, Authorize};
 pub(crate) use self::compression::COMPRESSION;
 pub(crate) use self::concurrency::CONCURRENCY;
 pub(crate) use self::cors::{CORS, Cors};
+pub(crate) use self::defaults::DEFAULTS;
 pub(crate) use self::gateway::{
     ACCESS_LOG, ADMIN, CERTIFICATE, CLIENT_AUTH, Certificate, DNS, EJECT, Eject, FILE, File, HASH_BALANCE, HEALTH,
     HashBalance, Health, LISTEN, LISTEN_TLS, Listen, ListenTls, METRICS, PROXY_PROTOCOL, RETRY, Retry, SENTINEL, STORE,
@@ -31,6 +34,7 @@ pub(crate) use self::gateway::{
 pub(crate) use self::identities::{
     BASIC, EXCLUSION, Exclusion, IDENTITIES, IDENTITY_KEYS, Identities, IdentityConditions, JWT, Jwt, REQUIRE, Require,
 };
+pub(crate) use self::include::{INCLUDE, Include};
 use self::keys::{Kind, Shape};
 pub(crate) use self::limits::{
     CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, NOT, PATTERN, PERMITS, Pattern, RATE_SOURCE,
@@ -56,10 +60,10 @@ impl File {
 
 /// The shapes (the keys) of all maps, in the order of `docs/rules.md`. The check of a misplaced key finds its map here.
 #[rustfmt::skip]
-pub(crate) static SHAPES: [&Shape; 51] = [
+pub(crate) static SHAPES: [&Shape; 53] = [
     &FILE, &ADMIN, &TOKENS, &ACCESS_LOG, &LISTEN, &PROXY_PROTOCOL, &LISTEN_TLS, &CERTIFICATE, &CLIENT_AUTH, &STORE,
-    &SENTINEL, &METRICS, &CLIENTS, &REQUESTS, &IDENTITIES, &IDENTITY_KEYS, &JWT, &BASIC, &DNS, &UPSTREAM, &HASH_BALANCE,
-    &EJECT, &TIMEOUTS, &RETRY, &UPSTREAM_TLS, &HEALTH, &TARGET, &ROUTE, &REQUIRE, &EXCLUSION, &REDIRECT, &RESPOND, &REWRITE, &FIELD_CHANGES,
+    &SENTINEL, &METRICS, &CLIENTS, &REQUESTS, &IDENTITIES, &IDENTITY_KEYS, &JWT, &BASIC, &INCLUDE, &DNS, &UPSTREAM, &HASH_BALANCE,
+    &EJECT, &TIMEOUTS, &RETRY, &UPSTREAM_TLS, &HEALTH, &TARGET, &ROUTE, &DEFAULTS, &REQUIRE, &EXCLUSION, &REDIRECT, &RESPOND, &REWRITE, &FIELD_CHANGES,
     &REJECT, &COMPRESSION, &UPGRADES, &CORS, &AUTHORIZE, &MATCH, &PATTERN, &NOT, &CONCURRENCY, &LIMIT, &WHEN, &TIER, &TIER_SOURCE,
     &RATE_SOURCE, &PERMITS, &CANDIDATE, &TLS,
 ];

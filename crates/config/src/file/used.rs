@@ -20,6 +20,7 @@ fn add_keys(node: &Node, kind: &Kind, keys: &mut Keys) {
             let values = node.entries().iter().flat_map(|entry| entry.value.items());
             values.for_each(|value| add_keys(value, kind, keys));
         }
+        Kind::OrNone(kind) => add_keys(node, kind, keys),
         Kind::Named(kind) => node.entries().iter().for_each(|entry| add_keys(&entry.value, kind, keys)),
         _ => {}
     }

@@ -2,16 +2,19 @@
 
 pub mod built;
 mod include;
+mod recover;
 mod steps;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use self::recover::recover;
 pub(crate) use self::steps::run;
 use crate::problem::Problems;
 use crate::sources::SourceFiles;
 use crate::sources::referenced_files::ReferencedFiles;
+use crate::sources::rule_texts::RuleTexts;
 use crate::sources::text::MAX_READ;
 use crate::{Config, FileChecks, Purpose, Source};
 use tidegate_rules::watch::read_detached;
@@ -55,8 +58,12 @@ pub enum RuleFile {
 enum Reading {
     /// Once, also from a pipe.
     First,
+    /// Like `First`. All texts are kept.
+    FirstWithTexts,
     /// Again. It must be a regular file.
     Again,
+    /// Like `Again`. All texts are kept.
+    AgainWithTexts,
     /// Without the files that it refers to.
     RulesOnly,
 }
@@ -68,18 +75,20 @@ pub struct Loaded {
     pub config: Result<Config, ConfigLoadError>,
     /// The files that were read.
     pub sources: SourceFiles,
+    /// The texts of the configuration. Empty if they are not kept, or if the rule file is not YAML.
+    pub texts: RuleTexts,
 }
 
 /// Loads the file at `path` for a Tower layer. It must be a regular file. Returns the files that were read, too.
 pub fn load_for_layer(path: &Path, checks: &'static dyn FileChecks) -> Loaded {
     let files = ReferencedFiles::relative_to(path).with_checks(checks);
-    read_unchanged(path, Source { purpose: Purpose::Layer, files, name: path, functions: None }, true)
+    read_unchanged(path, Source { files, name: path, ..Source::text(Purpose::Layer) }, true)
 }
 
 /// Loads the file at `path`.
 pub(crate) fn load(path: &Path, purpose: Purpose, checks: &'static dyn FileChecks) -> Result<Config, ConfigLoadError> {
     let files = ReferencedFiles::relative_to(path).with_checks(checks);
-    read_unchanged(path, Source { purpose, files, name: path, functions: None }, false).config
+    read_unchanged(path, Source { files, name: path, ..Source::text(purpose) }, false).config
 }
 
 /// Reads and parses a file, and the files that contain its values. Reads all files again if one changes in the meantime.
@@ -91,7 +100,7 @@ fn read_unchanged(path: &Path, source: Source<'_>, must_be_regular: bool) -> Loa
         let bytes = sources.read(path, MAX_READ, must_be_regular);
         let config = parse(path, bytes, source, &mut sources);
         if attempts == MAX_ATTEMPTS || sources.are_unchanged() {
-            return Loaded { config, sources };
+            return Loaded { config, texts: sources.take_texts(), sources };
         }
         attempts += 1;
     }
@@ -131,16 +140,36 @@ impl RuleFile {
         self.read(Purpose::Gateway, checks, Reading::First)
     }
 
+    /// Like [`load_with_sources`](Self::load_with_sources), and keeps all texts. If only files of teams have errors, uses the
+    /// last valid texts of these files.
+    pub fn load_with_texts(&self, checks: &'static dyn FileChecks, last_valid: Option<&RuleTexts>) -> Loaded {
+        let loaded = self.read(Purpose::Gateway, checks, Reading::FirstWithTexts);
+        match last_valid {
+            Some(last_valid) => recover(loaded, last_valid, &|texts| self.load_texts(checks, texts)),
+            None => loaded,
+        }
+    }
+
     /// Loads the file again. It must be a regular file: a pipe would block, or has been read to its end. A file system that
-    /// does not respond for 10 seconds is an error.
-    pub fn reload(&self, checks: &'static dyn FileChecks) -> Loaded {
+    /// does not respond for 10 seconds is an error. If only files of teams have errors, uses the last valid texts of these
+    /// files. Keeps all texts if `keeps_texts`.
+    pub fn reload(&self, checks: &'static dyn FileChecks, last_valid: RuleTexts, keeps_texts: bool) -> Loaded {
         let file = self.clone();
-        read_detached(MAX_RELOAD, move || file.read(Purpose::Gateway, checks, Reading::Again)).unwrap_or_else(
-            |source| {
-                let path = PathBuf::from(self.to_string());
-                Loaded { config: Err(ConfigLoadError::Unreadable { path, source }), sources: SourceFiles::default() }
-            },
-        )
+        let reading = if keeps_texts { Reading::AgainWithTexts } else { Reading::Again };
+        let load = move || {
+            let loaded = file.read(Purpose::Gateway, checks, reading);
+            recover(loaded, &last_valid, &|texts| file.load_texts(checks, texts))
+        };
+        read_detached(MAX_RELOAD, load).unwrap_or_else(|source| {
+            let config = Err(ConfigLoadError::Unreadable { path: PathBuf::from(self.to_string()), source });
+            Loaded { config, sources: SourceFiles::default(), texts: RuleTexts::default() }
+        })
+    }
+
+    /// Loads these texts for the gateway, instead of the files. Their placeholders are replaced by current values.
+    pub fn load_texts(&self, checks: &'static dyn FileChecks, texts: &RuleTexts) -> Result<Config, ConfigLoadError> {
+        let source = Source { texts: Some(texts), ..self.source(Purpose::Gateway, checks) };
+        parse(source.name, Ok(texts.main.as_bytes().to_vec()), source, &mut SourceFiles::default())
     }
 
     /// Loads the file for the gateway without opening the certificates, keys and password files that it refers to.
@@ -148,22 +177,30 @@ impl RuleFile {
         self.read(Purpose::Gateway, checks, Reading::RulesOnly).config
     }
 
-    fn read(&self, purpose: Purpose, checks: &'static dyn FileChecks, reading: Reading) -> Loaded {
+    fn source(&self, purpose: Purpose, checks: &'static dyn FileChecks) -> Source<'_> {
         let (name, files) = match self {
             Self::Path(path) => (path.as_path(), ReferencedFiles::relative_to(path)),
             Self::Stdin => (Path::new("<stdin>"), ReferencedFiles::in_current_folder()),
         };
-        let files = files.with_checks(checks);
-        let files = if reading == Reading::RulesOnly { files.unchecked() } else { files };
-        let source = Source { purpose, files, name, functions: None };
+        Source { files: files.with_checks(checks), name, ..Source::text(purpose) }
+    }
+
+    fn read(&self, purpose: Purpose, checks: &'static dyn FileChecks, reading: Reading) -> Loaded {
+        let source = self.source(purpose, checks);
+        let files = if reading == Reading::RulesOnly { source.files.unchecked() } else { source.files };
+        let keeps_texts = matches!(reading, Reading::FirstWithTexts | Reading::AgainWithTexts);
+        let source = Source { files, keeps_texts, ..source };
         match self {
-            Self::Path(_) => read_unchanged(name, source, reading == Reading::Again),
+            Self::Path(path) => {
+                read_unchanged(path, source, matches!(reading, Reading::Again | Reading::AgainWithTexts))
+            }
             Self::Stdin => {
                 use std::io::Read;
                 let (mut bytes, mut sources) = (Vec::new(), SourceFiles::default());
                 let read = io::stdin().lock().take(MAX_READ).read_to_end(&mut bytes);
                 sources.record_text(&bytes);
-                Loaded { config: parse(name, read.map(|_| bytes), source, &mut sources), sources }
+                let config = parse(source.name, read.map(|_| bytes), source, &mut sources);
+                Loaded { config, texts: sources.take_texts(), sources }
             }
         }
     }

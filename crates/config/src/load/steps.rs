@@ -1,7 +1,9 @@
 //! The steps from the text of a rule file to its configuration.
 
-use super::include::include;
+use super::include::{has_teams, include};
+use crate::check::RouteInput;
 use crate::file::File;
+use crate::file::include::RouteSources;
 use crate::file::read::is_fixed_word;
 use crate::problem::{Checked, Problems, Reported};
 use crate::sources::SourceFiles;
@@ -17,7 +19,7 @@ pub(crate) fn run(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFiles)
     let mut problems = Problems::default();
     problems.add_file(source.name);
     let checked = read_tree(bytes, source, sources, &mut problems);
-    let checked = checked.and_then(|root| run_tree_steps(root, source, &mut problems));
+    let checked = checked.and_then(|(root, routes)| run_tree_steps(root, routes, source, &mut problems));
     finish(checked, problems)
 }
 
@@ -29,7 +31,7 @@ pub(super) fn check_built(
     mut problems: Problems,
 ) -> Result<Config, Problems> {
     let source = Source { functions: Some(functions), ..Source::text(Purpose::Layer).with_checks(checks) };
-    let checked = run_tree_steps(root, source, &mut problems);
+    let checked = run_tree_steps(root, RouteSources::default(), source, &mut problems);
     finish(checked, problems)
 }
 
@@ -43,18 +45,35 @@ fn finish(checked: Checked<Config>, mut problems: Problems) -> Result<Config, Pr
     }
 }
 
-fn read_tree(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFiles, problems: &mut Problems) -> Checked<Node> {
+fn read_tree(
+    bytes: Vec<u8>,
+    source: Source<'_>,
+    sources: &mut SourceFiles,
+    problems: &mut Problems,
+) -> Checked<(Node, RouteSources)> {
     let text = decode(bytes, 0, problems)?;
     let mut placeholders = Placeholders::new(source.files, sources);
     let mut usage = Usage::default();
     let mut root = yaml::read(&text, 0, &mut usage, &mut placeholders, problems)?;
-    include(&mut root, source.name, &mut usage, &mut placeholders, problems);
-    Ok(root)
+    let keeps_texts = source.keeps_texts || has_teams(&root);
+    if keeps_texts {
+        placeholders.sources().keep_main(text);
+    }
+    let source = Source { keeps_texts, ..source };
+    let routes = include(&mut root, source, &mut usage, &mut placeholders, problems);
+    Ok((root, routes))
 }
 
-fn run_tree_steps(mut root: Node, source: Source<'_>, problems: &mut Problems) -> Checked<Config> {
-    let routes = root.split_items("routes");
+fn run_tree_steps(
+    mut root: Node,
+    mut sources: RouteSources,
+    source: Source<'_>,
+    problems: &mut Problems,
+) -> Checked<Config> {
+    sources.bound(root.get("routes").map(Node::items).unwrap_or_default(), problems);
+    let others = root.split_items("routes");
+    let first = root.first_item_mut("routes").map(|route| sources.inherit(route)).unwrap_or_default();
     let file = File::from_root(&root, problems)?;
     drop(root); // the values of the file have copies of its texts
-    check::config(&file, routes, source, problems)
+    check::config(&file, RouteInput { first, others, sources }, source, problems)
 }

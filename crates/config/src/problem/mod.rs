@@ -134,6 +134,11 @@ impl Problem {
         self.file.as_deref()
     }
 
+    /// Returns the number of the file with the problem: 0 for the rule file, and more for an included file.
+    pub(crate) fn file_number(&self) -> u16 {
+        self.location.file
+    }
+
     /// Displays the problem with its file, which is `main` unless an included file has the problem.
     #[doc(hidden)]
     pub fn in_file(&self, main: &impl fmt::Display) -> String {

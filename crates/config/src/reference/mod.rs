@@ -116,6 +116,7 @@ fn value(kind: &Kind) -> String {
             format!("a map from names to `present`, `absent`, {}; or a list of these", value(single))
         }
         Kind::OrMap(kind, shape) => format!("{}, or {}", value(kind), value(&Kind::Map(shape))),
+        Kind::OrNone(kind) => format!("{}, or `none`", value(kind)),
         Kind::Unsupported => String::new(),
     }
 }

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::file::SHAPES;
-use crate::file::keys::{Key, Kind, Presence, Shape};
+use crate::file::keys::{Key, Kind, NONE, Presence, Shape};
 use crate::values::units::{Bytes, Millis};
 use tidegate_limit::calendar::Unit;
 use tidegate_limit::text::words::Word;
@@ -83,6 +83,7 @@ fn range(kind: &Kind) -> Option<String> {
             Some(format!("{} to {}", Millis::show(*min), Millis::show(*max)))
         }
         Kind::Size(min, max) => Some(format!("{} to {}", Bytes::show(*min), Bytes::show(*max))),
+        Kind::OrNone(kind) => range(kind),
         _ => None,
     }
 }
@@ -119,6 +120,7 @@ fn value(kind: &Kind) -> Value {
         Kind::Conditions(single, list) => {
             json!({ "type": "object", "additionalProperties": { "anyOf": [value(single), value(list)] } })
         }
+        Kind::OrNone(kind) => json!({ "anyOf": [value(kind), { "const": NONE }] }),
         Kind::OrMap(kind, shape) => json!({ "anyOf": [value(kind), reference(shape)] }),
         Kind::Unsupported => Value::Bool(false),
     }

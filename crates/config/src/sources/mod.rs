@@ -2,6 +2,7 @@
 
 pub(crate) mod file_checks;
 pub(crate) mod referenced_files;
+pub(crate) mod rule_texts;
 pub(crate) mod text;
 
 use std::fmt::Display;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use blake3::Hash;
 
+use self::rule_texts::{IncludedText, RuleTexts};
 use self::text::MAX_READ;
 use tidegate_rules::settings::files::{FileReadError, read_regular};
 use tidegate_rules::watch::Stamp;
@@ -23,6 +25,8 @@ pub struct SourceFiles {
     seen: Vec<(PathBuf, Option<Stamp>)>,
     /// The hashes of texts, names and errors, in the order of reading.
     hashes: Vec<Hash>,
+    /// The texts, if they are kept.
+    texts: RuleTexts,
 }
 
 impl SourceFiles {
@@ -89,6 +93,26 @@ impl SourceFiles {
             Err(error) => self.record_error(error),
         }
         read
+    }
+
+    /// Keeps the text of the rule file.
+    pub(crate) fn keep_main(&mut self, text: String) {
+        self.texts.main = text.into();
+    }
+
+    /// Keeps the text of an included file.
+    pub(crate) fn keep_included(&mut self, file: IncludedText) {
+        self.texts.included.push(file);
+    }
+
+    /// Records that the kept texts lack a file.
+    pub(crate) fn mark_incomplete(&mut self) {
+        self.texts.is_incomplete = true;
+    }
+
+    /// Removes and returns the kept texts.
+    pub(crate) fn take_texts(&mut self) -> RuleTexts {
+        std::mem::take(&mut self.texts)
     }
 
     /// Returns `true` if no file's metadata has changed since it was read.

@@ -39,8 +39,13 @@ impl<'p> ReferencedFiles<'p> {
     }
 
     /// Resolves a path of the rule file.
-    pub(crate) fn path(self, text: &str) -> PathBuf {
+    pub(crate) fn path(self, text: impl AsRef<Path>) -> PathBuf {
         self.folder.join(text)
+    }
+
+    /// Returns a path as the rule file can contain it: relative to the folder, if the file is there.
+    pub(crate) fn relative<'f>(self, path: &'f Path) -> &'f Path {
+        path.strip_prefix(self.folder).unwrap_or(path)
     }
 
     /// Returns `true` if the files must exist and be usable.

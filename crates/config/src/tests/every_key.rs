@@ -86,6 +86,7 @@ fn read_value(node: &Node, kind: &'static Kind, problems: &mut Problems) {
                 read_value(node, &shape.key(key).expect("a key").kind, problems);
             }
         }
+        Kind::OrNone(kind) => read_value(node, kind, problems),
         _ => drop(read_item::<String>(node, key, kind, problems)),
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 mod bounds;
+mod defaults;
 pub(super) mod every_key;
 mod fields;
 mod locations;

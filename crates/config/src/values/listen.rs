@@ -27,6 +27,7 @@ pub struct Listen {
     #[serde(serialize_with = "json::text")]
     pub address: ListenAddress,
     /// The name for conditions of routes.
+    #[serde(skip)]
     pub name: Option<Arc<str>>,
     /// The file mode of a Unix socket, which decides which users may connect.
     #[serde(skip)]

@@ -100,6 +100,20 @@ impl Node {
         }
     }
 
+    /// Returns the first item of the list with this key, if there is one.
+    pub(crate) fn first_item_mut(&mut self, key: &str) -> Option<&mut Self> {
+        let Value::Map(entries) = &mut self.value else { return None };
+        match &mut entries.iter_mut().find(|entry| entry.key == key)?.value.value {
+            Value::List(items) => items.first_mut(),
+            Value::Scalar(_) | Value::Map(_) => None,
+        }
+    }
+
+    /// Returns the value of a key of a map.
+    pub(crate) fn get(&self, key: &str) -> Option<&Self> {
+        self.entries().iter().find(|entry| entry.key == key).map(|entry| &entry.value)
+    }
+
     /// Measures this node.
     pub(crate) fn measure(&self) -> Size {
         let empty = Size { values: 1, bytes: 0, depth: 1 };

@@ -94,10 +94,11 @@ fn meanings(rules: &Rules) -> BTreeMap<String, (Route, Vec<Option<&When>>)> {
     rules.routes.iter().map(|route| (route.name.to_string(), meaning(rules, route))).collect()
 }
 
-/// Returns a route without the lines of its limits, and the conditions of its limits.
+/// Returns a route without the lines of its values, and the conditions of its limits.
 fn meaning<'r>(rules: &'r Rules, route: &Route) -> (Route, Vec<Option<&'r When>>) {
     let mut route = route.clone();
     let conditions = route.limits.iter().map(|limit| rules.when(limit)).collect();
+    route.inherited = Arc::default();
     for limit in &mut route.limits {
         (limit.location, limit.when) = (LimitLocation::default(), None);
     }

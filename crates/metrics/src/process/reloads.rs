@@ -18,6 +18,7 @@ pub(crate) struct Reloads {
     reloads: Family<ResultLabels, Counter>,
     last_successful: Gauge,
     last_success: Gauge,
+    team_files: Family<TeamLabels, Gauge>,
 }
 
 /// The outcome of a reload.
@@ -34,6 +35,11 @@ pub enum ReloadOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ResultLabels {
     result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TeamLabels {
+    team: String,
 }
 
 impl Reloads {
@@ -62,6 +68,14 @@ impl Reloads {
             action: "differs between gateways after a rollout: one of them has not reloaded",
         };
         catalog.add(self.last_success.clone(), success);
+        let team_files = Description {
+            name: "config_team_file_valid",
+            labels: &[Label::Open("team")],
+            unit: "0 or 1",
+            meaning: "1 if the file of the team is in use. 0 if it is invalid, so that its last valid version is in use, or no version",
+            action: "0: `errors` in `/api/v1/config` have each error with its line; other teams are not affected",
+        };
+        catalog.add(self.team_files.clone(), team_files);
     }
 }
 
@@ -75,6 +89,14 @@ impl Metrics {
         }
         self.config.last_successful.set(1);
         self.config.last_success.set(i64::try_from(unix_seconds()).unwrap_or(i64::MAX));
+    }
+
+    /// Records for each team whether its file is in use. Teams that are no longer named end.
+    pub fn set_team_files<'t>(&self, teams: impl Iterator<Item = (&'t str, bool)>) {
+        self.config.team_files.clear();
+        for (team, is_valid) in teams {
+            self.config.team_files.get_or_create(&TeamLabels { team: team.to_owned() }).set(i64::from(is_valid));
+        }
     }
 
     /// Counts a reload.

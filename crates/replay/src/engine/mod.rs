@@ -22,7 +22,7 @@ use tidegate_rules::charge::ClientId;
 use tidegate_rules::client::ClientError;
 use tidegate_rules::condition::Condition;
 use tidegate_rules::evaluation::{Answer, Evaluation, Event, Step, Subject};
-use tidegate_rules::request::facts::{Facts, HostRequirement, TlsPeer};
+use tidegate_rules::request::facts::{Facts, HostRequirement, NO_CERTIFICATE};
 use tidegate_rules::route::Route;
 use tidegate_rules::rules::{Charges, LimitCheck, MissingInput, Rules};
 
@@ -191,7 +191,7 @@ impl<'r> Engine<'r> {
         let mut facts = facts.map_err(|_| Undecided::Invalid)?;
         facts.peer_is_client = true;
         facts.time = Minute::of(Timestamp::from_millis(self.decider.now()));
-        facts.tls = Some(&TlsPeer::WITHOUT_CERTIFICATE); // logs have no schemes
+        facts.tls = Some(&NO_CERTIFICATE); // logs have no schemes
         let has_host = headers.contains_key(HOST) || uri.host().is_some();
         let logged = request.route.as_deref().and_then(|name| self.position_of(name));
         let logged = logged.filter(|position| !has_host || self.matches_but_credentials(*position, &facts));

@@ -16,7 +16,7 @@ use tidegate_rules::limits::concurrency::Concurrency;
 use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::request::facts::Facts;
 use tidegate_rules::request::identity::{Identity, IdentityValue};
-use tidegate_rules::route::{Action, Route};
+use tidegate_rules::route::{Action, InheritedValue, Route};
 use tidegate_rules::rules::LimitCheck;
 
 impl fmt::Display for Explanation<'_> {
@@ -77,6 +77,9 @@ impl Explanation<'_> {
         }
         for condition in conditions {
             writeln!(f, "  {condition} matches")?;
+        }
+        for InheritedValue { key, location } in route.inherited.iter() {
+            writeln!(f, "  {key} is inherited from {location}")?;
         }
         for change in self.changes.iter().filter(|_| self.proxy.is_none()) {
             writeln!(f, "  {change}")?;

@@ -29,7 +29,7 @@ pub use self::hop::{LastHop, last_hop, max_forwards};
 use self::readings::find_unchanged;
 use self::stage::Stage;
 pub use self::step::{Event, Step, Verdict};
-use crate::request::facts::{BadRequest, Facts, HostRequirement};
+use crate::request::facts::{BadRequest, Facts, HostRequirement, NO_CERTIFICATE};
 use crate::request::identity::{Identity, IdentityKinds};
 use crate::request::sanitize::BadField;
 use crate::route::upgrade::{Offer, Upgrade};
@@ -157,7 +157,7 @@ impl<'r, 'f> Evaluation<'r, 'f> {
         let Facts { headers, peer, extensions, time, .. } = self.facts;
         let read = self.rules.read(method, uri, HostRequirement::Optional, headers, peer)?;
         // The certificate of the connection is the certificate of the proxy.
-        let tls = (uri.scheme_str() == Some("https")).then_some(&TlsPeer::WITHOUT_CERTIFICATE);
+        let tls = (uri.scheme_str() == Some("https")).then_some(&NO_CERTIFICATE);
         let facts = Facts { peer_is_trusted: true, extensions, time, tls, ..read };
         Ok(Evaluation::new(self.rules, facts, Subject::Original))
     }

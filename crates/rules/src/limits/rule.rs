@@ -79,6 +79,13 @@ pub struct LimitLocation {
     pub line: usize,
 }
 
+/// Displays `FILE:LINE`.
+impl std::fmt::Display for LimitLocation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
 /// The responses for which a limit charges requests. Other requests only have to find enough permits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ChargeOn {

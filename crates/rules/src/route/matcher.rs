@@ -59,7 +59,8 @@ impl Matcher {
 
     /// Returns `true` if the listener of the request matches.
     pub fn matches_listener(&self, facts: &Facts<'_>) -> bool {
-        self.listeners.is_empty() || facts.listener().is_some_and(|name| self.listeners.iter().any(|own| **own == *name))
+        self.listeners.is_empty()
+            || facts.listener().is_some_and(|name| self.listeners.iter().any(|own| **own == *name))
     }
 
     /// Returns `true` if the host of the request matches.

@@ -46,7 +46,7 @@ use self::table::Table;
 pub use self::value::{Met, ValueCondition, ValueParts, ValuePattern, ValueRegex, ValueSource, ValueTest};
 use crate::limits::concurrency::Concurrency;
 use crate::limits::policy::RateLimitHeaders;
-use crate::limits::rule::Limit;
+use crate::limits::rule::{Limit, LimitLocation};
 use crate::request::facts::{BadRequest, Facts, is_common};
 use crate::request::identity::{IdentityKinds, IdentityValue, Requirement};
 use crate::route::upgrade::Upgrades;
@@ -122,6 +122,17 @@ pub struct Route {
     pub compression: Option<Arc<Compression>>,
     /// The response to requests that the limits reject.
     pub reject: Option<Box<Rejection>>,
+    /// The values that come from `defaults`.
+    pub inherited: Arc<[InheritedValue]>,
+}
+
+/// A value of a route that comes from `defaults`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InheritedValue {
+    /// The key, such as `cors`, `limits.per-ip` or `response_headers.set.Server`.
+    pub key: Box<str>,
+    /// The position in `defaults`.
+    pub location: LimitLocation,
 }
 
 // === impl Route ===
@@ -154,6 +165,7 @@ impl Route {
             compression: None,
             concurrency: None,
             reject: None,
+            inherited: Arc::default(),
         }
     }
 

@@ -49,7 +49,7 @@ pub(crate) fn conditions(
     let own_case = raw.case.optional(problems);
     let case = own_case.ok().flatten().copied().unwrap_or(outer);
     let kept = context.requests.is_none_or(|requests| requests.encoded_slash == EncodedSlash::Keep);
-    let hosts = all(raw.host.items().iter().map(|entry| pattern(entry, HostPattern::parse, problems)));
+    let hosts = all(raw.host.items().iter().map(|entry| host(entry, problems)));
     let paths = all(raw.path.items().iter().map(|entry| {
         let path = pattern(entry, PathPattern::parse, problems)?.with_case(case);
         if let Some(spelling) = entry.get().and_then(|text| spelling::of_path(text)) {
@@ -73,7 +73,18 @@ pub(crate) fn conditions(
     }
     let clients = (!clients.is_empty()).then(|| ClientNetworks::new(clients, Arc::clone(context.addresses)));
     let (scheme, listeners) = (scheme?.copied(), listeners?);
-    Ok(Matcher { hosts, paths, case, methods: methods?, values: values?, clients, scheme, listeners, identity: identity?, not: not? })
+    Ok(Matcher {
+        hosts,
+        paths,
+        case,
+        methods: methods?,
+        values: values?,
+        clients,
+        scheme,
+        listeners,
+        identity: identity?,
+        not: not?,
+    })
 }
 
 /// Converts `listener`. A layer has the listeners of its service, which have no names here.
@@ -94,6 +105,11 @@ fn listeners(raw: &file::Match, context: MatchContext<'_>, problems: &mut Proble
 fn unmatchable_slash(path: &PathPattern, raw: &Located<String>, problems: &mut Problems) -> Reported {
     let message = format!("{} has an encoded slash, which no normalized path contains", quote(&path.to_string()));
     raw.report(message, "set `encoded_slash: keep` in `requests`, or remove the slash", problems)
+}
+
+/// Converts a host.
+pub(crate) fn host(raw: &Located<String>, problems: &mut Problems) -> Checked<HostPattern> {
+    pattern(raw, HostPattern::parse, problems)
 }
 
 fn pattern<P>(

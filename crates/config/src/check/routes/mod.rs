@@ -10,6 +10,7 @@ pub(crate) mod fields;
 pub(crate) mod quota_path;
 pub(crate) mod reach;
 pub(crate) mod rewrite;
+pub(crate) mod team;
 pub(crate) mod templates;
 pub(crate) mod upgrades;
 
@@ -28,6 +29,8 @@ use crate::check::matching::matcher::matcher;
 use crate::check::matching::route_context::RouteContext;
 use crate::check::names::duplicates;
 use crate::check::{Checked, all, identities, limits};
+use crate::file::defaults::Inherited;
+use crate::file::include::RouteSources;
 use crate::file::keys::Kind;
 use crate::file::located::Located;
 use crate::file::read::read_item;
@@ -37,7 +40,7 @@ use crate::values::units::Millis;
 use crate::yaml::node::Node;
 use tidegate_rules::limits::policy::{RateLimitFields, RateLimitHeaders};
 use tidegate_rules::request::identity::Requirement;
-use tidegate_rules::route::{Action, Matcher, Route, Routes};
+use tidegate_rules::route::{Action, InheritedValue, Matcher, Route, Routes};
 use tidegate_rules::rules::When;
 use tidegate_rules::settings::upstream::Protocol;
 
@@ -49,6 +52,18 @@ struct RouteReader<'f> {
     routes: Vec<Checked<Route>>,
     named: Vec<NamedRoute>,
     quotas: Vec<QuotaMatcher>,
+    sources: RouteSources,
+    /// The inherited values of the last route. The next route often has the same values.
+    inherited: Arc<[InheritedValue]>,
+}
+
+/// The routes, apart from the first one, which the file contains.
+pub(crate) struct RouteInput {
+    /// The values that the first route has inherited.
+    pub(crate) first: Vec<Inherited>,
+    pub(crate) others: Vec<Node>,
+    /// The defaults and the team of each file.
+    pub(crate) sources: RouteSources,
 }
 
 /// A route of the file whose name is valid.
@@ -72,9 +87,9 @@ struct RouteParts {
 /// The kind of the items of `routes`.
 static ROUTE_KIND: Kind = Kind::Map(&ROUTE);
 
-/// Converts the routes of the file, and then `others`. Adds their conditions to `when`.
+/// Converts the routes of the file, and then the others. Adds their conditions to `when`.
 pub(crate) fn routes(
-    others: Vec<Node>,
+    RouteInput { first: mut inherited, others, sources }: RouteInput,
     context: RouteContext<'_>,
     field_check: Option<FieldCheck<'_>>,
     when: &mut Vec<When>,
@@ -83,13 +98,15 @@ pub(crate) fn routes(
     let first = context.file.routes.required(problems)?;
     let shared = SharedLimits::new(context, when, problems);
     let (routes, named, quotas) = (Vec::with_capacity(first.len() + others.len()), Vec::new(), Vec::new());
-    let mut reader = RouteReader { context, field_check, shared, routes, named, quotas };
+    let mut reader =
+        RouteReader { context, field_check, shared, routes, named, quotas, sources, inherited: Arc::default() };
     for raw in first {
-        reader.read(raw, when, problems);
+        reader.read(raw, std::mem::take(&mut inherited), when, problems);
     }
-    for node in others {
+    for mut node in others {
+        let inherited = reader.sources.inherit(&mut node);
         let raw = read_item(&node, "routes", &ROUTE_KIND, problems);
-        reader.read(&raw, when, problems);
+        reader.read(&raw, inherited, when, problems);
     }
     reader.finish(problems)
 }
@@ -97,12 +114,30 @@ pub(crate) fn routes(
 // === impl RouteReader ===
 
 impl RouteReader<'_> {
-    fn read(&mut self, located: &Located<file::Route>, when: &mut Vec<When>, problems: &mut Problems) {
+    fn read(
+        &mut self,
+        located: &Located<file::Route>,
+        inherited: Vec<Inherited>,
+        when: &mut Vec<When>,
+        problems: &mut Problems,
+    ) {
         let route = match located.required(problems) {
             Ok(raw) => self.convert(raw, located.location, when, problems),
             Err(reported) => Err(reported),
         };
-        self.routes.push(route);
+        let inherited = self.inherited(inherited, problems);
+        self.routes.push(route.map(|route| Route { inherited, ..route }));
+    }
+
+    /// Converts inherited values. Equal values of successive routes share memory.
+    fn inherited(&mut self, inherited: Vec<Inherited>, problems: &Problems) -> Arc<[InheritedValue]> {
+        let location = |value: &Inherited| problems.limit_location(value.location);
+        let convert = |value: Inherited| InheritedValue { location: location(&value), key: value.key.into() };
+        let inherited: Vec<_> = inherited.into_iter().map(convert).collect();
+        if *self.inherited != *inherited {
+            self.inherited = inherited.into();
+        }
+        Arc::clone(&self.inherited)
     }
 
     fn convert(
@@ -113,12 +148,15 @@ impl RouteReader<'_> {
         problems: &mut Problems,
     ) -> Checked<Route> {
         let context = self.context;
+        let team = self.sources.team(location.file).cloned();
         let matcher = matcher(&raw.r#match, context.matching, problems);
         let matcher = matcher.and_then(|matcher| check_identity(matcher, raw, context, problems));
+        let matcher = matcher.and_then(|matcher| team::check_hosts(matcher, raw, team.as_deref(), problems));
         let conditions = matcher.clone().ok();
         let action = action::action(raw, context, problems);
         let require = identities::require(raw, context, problems);
         let limits = self.limits(raw, when, problems);
+        let limits = limits.inspect(|limits| team::check_limits(limits, raw, team.as_deref(), problems));
         let concurrency = concurrency::concurrency(raw, context, problems);
         let parts = RouteParts { matcher, action, limits, require };
         let route = route(raw, context, parts, problems);
@@ -164,7 +202,7 @@ impl RouteReader<'_> {
 
     /// Checks what concerns several routes.
     fn finish(self, problems: &mut Problems) -> Checked<Routes> {
-        let Self { context: RouteContext { file, .. }, field_check, shared, routes, named, quotas } = self;
+        let Self { context: RouteContext { file, .. }, field_check, shared, routes, named, quotas, .. } = self;
         duplicates(named.iter().map(|route| (&*route.name, route.name_location)), "route", problems);
         shared.warn_of_unused(file, problems);
         for limit in file.limits.get().into_iter().flatten().filter_map(|(_, limit)| limit.get()) {
@@ -226,6 +264,7 @@ fn route(
         timeout: timeout?,
         compression: compression?,
         reject: reject?,
+        inherited: Arc::default(),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::FromYaml;
 use crate::file::SHAPES;
-use crate::file::keys::{Key, Kind, Shape};
+use crate::file::keys::{Key, Kind, Shape, is_none};
 use crate::file::located::Located;
 use crate::problem::suggest::nearest;
 use crate::problem::{Checked, Location, Problems, quote, quote_all};
@@ -43,6 +43,7 @@ impl<'n> MapReader<'n> {
     /// Reads the value of a key, which the map may lack.
     pub(crate) fn read<T: FromYaml>(&self, key: &str, problems: &mut Problems) -> Located<T> {
         match self.find(key) {
+            Some((_, value, Kind::OrNone(_))) if is_none(value.node) => Located::new(self.location, None, None),
             Some((key, value, kind)) => Located::new(value.node.location, Some(key), value.read(kind, problems).ok()),
             None => Located::new(self.location, None, None),
         }

@@ -9,11 +9,13 @@ mod scalars;
 use std::collections::BTreeMap;
 
 pub(crate) use self::map::{FromMap, MapReader, is_fixed_word};
+pub(crate) use self::scalars::is_name;
 use super::keys::Kind;
 use super::located::{Located, OneOrList, ValueOrMap};
 use crate::problem::{Checked, Problems, Reported, quote};
 use crate::values::access_log::AccessLogFormat;
 use crate::values::dashboard::DashboardMode;
+use crate::values::team::UpstreamUse;
 use crate::values::units::{Bytes, Interval, Millis};
 use crate::yaml::key_value::{KeyValue, describe};
 use crate::yaml::node::{Entry, MERGE_KEY, Node, Value};
@@ -55,6 +57,7 @@ fn read_entry<T: FromYaml>(entry: &Entry, kind: &'static Kind, problems: &mut Pr
 impl<'n> KeyValue<'n> {
     /// Reads the value.
     pub(crate) fn read<T: FromYaml>(self, kind: &'static Kind, problems: &mut Problems) -> Checked<T> {
+        let kind = if let Kind::OrNone(kind) = kind { kind } else { kind };
         self.check_presence(kind, problems)?;
         T::from_yaml(self, kind, problems)
     }
@@ -159,7 +162,7 @@ macro_rules! read_words {
 
 read_words! {
     AccessLogFormat, AlgorithmName, BalanceMethod, Case, Coding, DashboardMode, Duplicates, EjectMode, EncodedSlash, IdentityKind, Mode,
-    OnMissingClient, OnStoreFailure, Protocol, RateLimitFields, RetryMode, Scheme, Slashes, TlsVersion, Underscores,
+    OnMissingClient, OnStoreFailure, Protocol, RateLimitFields, RetryMode, Scheme, Slashes, TlsVersion, Underscores, UpstreamUse,
 }
 
 impl<T: FromYaml> FromYaml for Vec<Located<T>> {
@@ -175,7 +178,7 @@ impl<T: FromYaml> FromYaml for BTreeMap<String, Located<T>> {
         let Kind::Named(kind) = kind else { return Err(value.mismatch(problems)) };
         let mut entries = Self::new();
         for entry in value.entries("names", problems)? {
-            if !scalars::is_name(&entry.key) {
+            if !is_name(&entry.key) {
                 let message = format!("{} is not a name", quote(&entry.key));
                 problems.add(entry.location, message, scalars::NAME_HELP);
             }

@@ -18,7 +18,7 @@ const SIZES_HELP: &str = "a size is `512B`, `16KiB`, `10MiB` or `1GiB`";
 
 /// Returns `true` if this is a valid name of a route, a limit or an upstream. It is used in keys and labels without
 /// escaping.
-pub(super) fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     let valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     (1..=64).contains(&text.len()) && text.bytes().all(valid)
 }

@@ -74,7 +74,13 @@ fn every_key() -> Rules {
     let slots = Concurrency::new().max(9).per_client(2).client(Client::tls_san()).queue(3).max_wait(SECOND);
     let first = Route::new("first").host("a.b").path("/p").method("GET").client("10.0.0.0/8").case(Case::Insensitive);
     let first = first.header("x-h", value).query("q", Condition::regex("^a$")).cookie("c", "v");
-    let first = first.scheme(Scheme::Https).except(Match::new().path("/p/q")).limit(gcra).limit(failures).limit(tiers).limit(number);
+    let first = first
+        .scheme(Scheme::Https)
+        .except(Match::new().path("/p/q"))
+        .limit(gcra)
+        .limit(failures)
+        .limit(tiers)
+        .limit(number);
     let first =
         first.limit(redisson).limit(sliding).shared_limit("shared").concurrency(slots).max_body(1_000).quota("/quota");
     let first = first.cors(cors.credentials(true).max_age(HOUR)).response_headers(fields);

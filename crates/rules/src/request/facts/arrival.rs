@@ -55,7 +55,8 @@ mod tests {
     fn scheme(sent: &[&'static str], is_trusted: bool, is_tls: bool) -> Scheme {
         let fields = sent.iter().map(|value| (FORWARDED_SCHEME, HeaderValue::from_static(value)));
         let (headers, uri, tls) = (fields.collect::<HeaderMap>(), Uri::from_static("/"), TlsPeer::default());
-        let mut facts = Facts::read(&Method::GET, &uri, Version::HTTP_10, &headers, None, &Requests::default()).expect("facts");
+        let mut facts =
+            Facts::read(&Method::GET, &uri, Version::HTTP_10, &headers, None, &Requests::default()).expect("facts");
         facts.peer_is_trusted = is_trusted;
         facts.tls = is_tls.then_some(&tls);
         facts.scheme()
@@ -80,7 +81,8 @@ mod tests {
     #[test]
     fn listener_is_in_the_extensions() {
         let (headers, uri, mut extensions) = (HeaderMap::new(), Uri::from_static("/"), Extensions::new());
-        let facts = Facts::read(&Method::GET, &uri, Version::HTTP_10, &headers, None, &Requests::default()).expect("facts");
+        let facts =
+            Facts::read(&Method::GET, &uri, Version::HTTP_10, &headers, None, &Requests::default()).expect("facts");
         assert_eq!(facts.listener(), None);
         extensions.insert(ListenerName("public".into()));
         assert_eq!(Facts { extensions: Some(&extensions), ..facts }.listener(), Some("public"));

@@ -62,11 +62,10 @@ pub struct TlsPeer {
     pub san: Option<String>,
 }
 
-impl TlsPeer {
-    /// The peer of a connection without a client certificate.
-    #[doc(hidden)]
-    pub const WITHOUT_CERTIFICATE: Self = Self::new(None, None);
+/// The TLS peer without a client certificate.
+pub static NO_CERTIFICATE: TlsPeer = TlsPeer::new(None, None);
 
+impl TlsPeer {
     /// Creates the identity from the names of a certificate.
     #[doc(hidden)]
     pub const fn new(subject: Option<String>, san: Option<String>) -> Self {

@@ -96,7 +96,8 @@ impl HostPattern {
         }
     }
 
-    pub(super) fn covers(&self, other: &Self) -> bool {
+    /// Returns `true` if all hosts of `other` match this pattern.
+    pub fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (_, Self::Exact(name)) => self.matches(name),
             (Self::Suffix(wide), Self::Suffix(narrow)) => narrow.ends_with(wide.as_str()),

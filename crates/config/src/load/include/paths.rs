@@ -1,0 +1,97 @@
+//! The paths of included files.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use crate::problem::{Checked, Location, Problems, quote};
+use crate::sources::rule_texts::RuleTexts;
+use crate::yaml::placeholders::Placeholders;
+
+/// Returns the files that an entry of `include` names. `texts` has all files if they are not read from the file system.
+pub(super) fn expand(
+    pattern: &str,
+    location: Location,
+    texts: Option<&RuleTexts>,
+    placeholders: &mut Placeholders<'_>,
+    problems: &mut Problems,
+) -> Checked<Vec<PathBuf>> {
+    let path = placeholders.files().path(pattern);
+    if !pattern.contains('*') {
+        return Ok(vec![path]);
+    }
+    let (folder, name) = (path.parent().unwrap_or(Path::new("")), path.file_name().unwrap_or_default());
+    if pattern.rsplit_once('/').is_some_and(|(folder, _)| folder.contains('*')) {
+        return Err(problems.add(location, "a folder of `include` contains `*`", "write `*` only in the file name"));
+    }
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    if let Some(texts) = texts {
+        let paths = texts.included.iter().map(|file| placeholders.files().path(&file.path));
+        let is_match = |path: &PathBuf| {
+            path.parent() == Some(folder) && path.file_name().is_some_and(|found| matches(name, found))
+        };
+        return Ok(paths.filter(is_match).collect());
+    }
+    placeholders.sources().record(folder);
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<Vec<_>>>(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    };
+    let mut names = entries.map_err(|error| {
+        let message = format!("the folder {} cannot be read: {error}", quote(&folder.display().to_string()));
+        placeholders.sources().record_error(&message);
+        problems.add(location, message, "allow the user of the gateway to read the folder")
+    })?;
+    names.retain(|found| matches(name, found));
+    names.sort();
+    let paths = names.into_iter().map(|name| folder.join(name)).filter(|path| !path.is_dir()).collect::<Vec<_>>();
+    if paths.is_empty() {
+        let message = format!("{} matches no file", quote(pattern));
+        problems.warn(location, &message, "a relative path starts at the folder of the rule file");
+    }
+    Ok(paths)
+}
+
+/// Returns `true` if a file name matches a pattern with `*`, which matches any characters, but no dot at the start: such files are
+/// hidden.
+fn matches(pattern: &OsStr, name: &OsStr) -> bool {
+    let (pattern, mut rest) = (pattern.as_bytes(), name.as_bytes());
+    if rest.starts_with(b".") && !pattern.starts_with(b".") {
+        return false;
+    }
+    let mut parts: Vec<&[u8]> = pattern.split(|byte| *byte == b'*').collect();
+    let last = parts.pop().unwrap_or_default();
+    for (number, part) in parts.into_iter().enumerate() {
+        let found = match number {
+            0 => rest.starts_with(part).then_some(0),
+            _ if part.is_empty() => Some(0),
+            _ => rest.windows(part.len()).position(|window| window == part),
+        };
+        let Some(found) = found else { return false };
+        rest = &rest[found + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn star_matches_any_characters_of_visible_files() {
+        for (pattern, names, others) in [
+            ("*.yaml", &["a.yaml", "a.b.yaml"][..], &["a.yml", ".yaml", ".a.yaml", "a.yaml~"][..]),
+            ("*", &["a", "a.b"], &[".a", "..data"]),
+            (".*", &[".a", "."], &["a"]),
+            ("a*b*c", &["abc", "aXbXc", "abbc"], &["ab", "ac", "aXcXb", "abcX"]),
+            ("a*a", &["aa", "aXa"], &["a"]),
+            ("**.y", &["a.y"], &["a"]),
+        ] {
+            let is_match = |name: &&&str| matches(OsStr::new(pattern), OsStr::new(**name));
+            assert!(names.iter().all(|name| is_match(&name)), "{pattern}");
+            assert!(!others.iter().any(|name| is_match(&name)), "{pattern}");
+        }
+    }
+}
