@@ -127,7 +127,10 @@ async fn observe() -> Option<Exported> {
     );
     let authority = Authority::new();
     authority.sign("api.example", &["api.example"]);
-    let listen = format!("[127.0.0.1:0, {}]", listener(&authority, &["api.example"], ""));
+    authority.revoke("clients.crl", &[], 2900);
+    let (ca, crl) = (authority.path("ca.pem"), authority.path("clients.crl"));
+    let auth = format!(", client_auth: {{ ca: '{ca}', crl: '{crl}' }}");
+    let listen = format!("[127.0.0.1:0, {}]", listener(&authority, &["api.example"], &auth));
     let gateway = TestGateway::start_at(
         &listen,
         &format!(
