@@ -20,8 +20,11 @@ const NAME: &str = "^[A-Za-z0-9._-]{1,64}$";
 
 const PREFIX: &str = "^[A-Za-z0-9._:-]{1,64}$";
 
-/// The place in the schema of a limit that is a map in the list of a route.
-const LIMIT_OF_A_ROUTE: &str = "/definitions/route/properties/limits/items/anyOf/1";
+/// The places in the schema of a limit that is a map in the list of a route or of `defaults`.
+const LIMITS_OF_ROUTES: [&str; 2] = [
+    "/definitions/route/properties/limits/anyOf/0/items/anyOf/1",
+    "/definitions/defaults/properties/limits/anyOf/0/items/anyOf/1",
+];
 
 /// Returns the schema of the rule file.
 pub fn schema() -> Value {
@@ -37,9 +40,11 @@ pub fn schema() -> Value {
         schema.insert("anyOf".into(), json!(alternatives));
         schema.insert("definitions".into(), Value::Object(definitions));
     }
-    if let Some(limit) = schema.pointer_mut(LIMIT_OF_A_ROUTE) {
-        // The name of a shared limit is its key.
-        *limit = json!({ "allOf": [limit.take(), { "required": ["name"] }] });
+    for place in LIMITS_OF_ROUTES {
+        if let Some(limit) = schema.pointer_mut(place) {
+            // The name of a shared limit is its key.
+            *limit = json!({ "allOf": [limit.take(), { "required": ["name"] }] });
+        }
     }
     schema
 }
@@ -157,8 +162,10 @@ mod tests {
     #[test]
     fn limits_of_routes_need_a_name() {
         let schema = schema();
-        let limit = schema.pointer(LIMIT_OF_A_ROUTE).unwrap();
-        assert_eq!(limit, &json!({ "allOf": [{ "$ref": "#/definitions/limit" }, { "required": ["name"] }] }));
+        for place in LIMITS_OF_ROUTES {
+            let limit = schema.pointer(place).unwrap();
+            assert_eq!(limit, &json!({ "allOf": [{ "$ref": "#/definitions/limit" }, { "required": ["name"] }] }));
+        }
     }
 
     #[test]

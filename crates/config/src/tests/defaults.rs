@@ -11,7 +11,7 @@ defaults:
   limits:
     - daily
     - { name: base, mode: OVERALL, rate: 1, interval: 1s, charge_on: 404 }
-  request_headers: { set: { X-A: 1, X-B: 1 }, remove: [X-C] }
+  request_headers: { set: { X-A: '1', X-B: '1' }, remove: [X-C] }
   response_headers: { set: { Server: default } }
 routes:";
 
@@ -81,7 +81,7 @@ fn limits_are_extended_and_replaced_by_name() {
 
 #[test]
 fn changes_of_fields_are_merged_by_name() {
-    let merged = route("upstream: api, request_headers: { set: { x-b: 2, X-C: 2 }, remove: [X-D] }");
+    let merged = route("upstream: api, request_headers: { set: { x-b: '2', X-C: '2' }, remove: [X-D] }");
     assert_eq!(changes(merged.request_headers.as_deref()), ["x-b=2", "x-c=2", "x-a=1", "-x-d"]);
     assert!(inherited(&merged).contains(&"request_headers.set.X-A <text>:9".to_owned()));
     let removed = route("upstream: api, request_headers: { remove: [x-a, X-B] }");
