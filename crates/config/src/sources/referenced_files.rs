@@ -44,7 +44,7 @@ impl<'p> ReferencedFiles<'p> {
     }
 
     /// Returns a path as the rule file can contain it: relative to the folder, if the file is there.
-    pub(crate) fn relative<'f>(self, path: &'f Path) -> &'f Path {
+    pub(crate) fn relative(self, path: &Path) -> &Path {
         path.strip_prefix(self.folder).unwrap_or(path)
     }
 

@@ -7,7 +7,7 @@ mod merge;
 mod paths;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -91,11 +91,11 @@ impl Includer<'_, '_> {
                 if team.is_none() {
                     self.placeholders.sources().mark_incomplete();
                 }
-                return self.keep(path, &team, None);
+                return self.keep(&path, team.as_deref(), None);
             }
         };
         let read = yaml::read(&text, number, self.usage, self.placeholders, self.problems);
-        self.keep(path, &team, Some(text));
+        self.keep(&path, team.as_deref(), Some(text));
         let Ok(mut included) = read else { return };
         let defaults = layered(defaults, own, take_defaults(&mut included, self.problems));
         sources.set(number, RouteSource { defaults, team: team.clone() });
@@ -147,10 +147,10 @@ impl Includer<'_, '_> {
     }
 
     /// Keeps the text of a file.
-    fn keep(&mut self, path: PathBuf, team: &Option<Arc<Team>>, text: Option<String>) {
+    fn keep(&mut self, path: &Path, team: Option<&Team>, text: Option<String>) {
         if self.source.keeps_texts {
-            let path = self.source.files.relative(&path).to_owned();
-            let (team, text) = (team.as_ref().map(|team| Arc::clone(&team.name)), text.map(Into::into));
+            let path = self.source.files.relative(path).to_owned();
+            let (team, text) = (team.map(|team| Arc::clone(&team.name)), text.map(Into::into));
             self.placeholders.sources().keep_included(IncludedText { path, team, text });
         }
     }
