@@ -37,8 +37,10 @@ async fn origin() -> Origin {
                 match pair.split_once('=') {
                     Some(("status", value)) => value.clone_into(&mut status),
                     Some((name, value)) => {
-                        fields +=
-                            &format!("{name}: {}\r\n", value.replace("%22", "\"").replace('+', " ").replace("%2B", "+"))
+                        fields += &format!(
+                            "{name}: {}\r\n",
+                            value.replace("%22", "\"").replace('+', " ").replace("%2B", "+")
+                        );
                     }
                     None => {}
                 }
@@ -246,11 +248,8 @@ async fn truncated_response_is_truncated() {
     assert_eq!((head.status(), head.field("content-encoding").as_deref()), (200, Some("gzip")));
     assert!(!client.chunk().await.expect("a chunk").is_empty());
     received.notify_one();
-    loop {
-        match client.chunk().await {
-            Ok(chunk) => assert!(!chunk.is_empty(), "the response has an end"),
-            Err(_) => break,
-        }
+    while let Ok(chunk) = client.chunk().await {
+        assert!(!chunk.is_empty(), "the response has an end");
     }
 }
 
@@ -268,7 +267,7 @@ async fn large_body_is_compressed_over_both_protocols() {
                 let head =
                     format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n", sent.len());
                 conn.raw.send(head).await;
-                conn.raw.send(&*sent.as_bytes()).await;
+                conn.raw.send(sent.as_bytes()).await;
             }
         }
     })

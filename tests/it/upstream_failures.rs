@@ -248,7 +248,7 @@ async fn server_errors_of_the_rule_file_have_a_reason() {
     first.send("GET /busy HTTP/1.1\r\nHost: a\r\n\r\n").await;
     soon(async {
         while !origin.requests().iter().any(|request| request.start.contains("/busy")) {
-            yield_now().await
+            yield_now().await;
         }
     })
     .await;
