@@ -10,11 +10,11 @@ use zstd::stream::write::Encoder as ZstdEncoder;
 
 use tidegate_rules::route::Coding;
 
-/// The maximum number of responses that are compressed at the same time, by the whole process. Each needs up to 500 KiB.
+/// The maximum number of responses that are compressed at the same time, by the whole process.
 /// Further responses are not compressed.
 const MAX_ENCODERS: usize = 512;
 
-/// Levels that compress text at some 100 MB/s. Higher levels would make a worker's other requests wait.
+/// Low levels: a worker's other requests wait while it compresses.
 const GZIP_LEVEL: u32 = 4;
 const ZSTD_LEVEL: i32 = 1;
 
