@@ -5,7 +5,7 @@ export const SECONDS = 900;
 
 /** The state, as the last event described it. Series have `total` and `recent`, a list of `SECONDS` values for each counter. */
 export const model = {
-  status: 'connecting', ready: false, time: 0, skew: 0, gateway: {}, config: { errors: [], error_count: 0 }, connections: {}, store: {},
+  status: 'connecting', ready: false, time: 0, skew: 0, gateway: {}, config: { errors: [], error_count: 0 }, problems: [], problem_count: 0, connections: {}, store: {},
   total: null, routes: new Map(), limits: new Map(), upstreams: new Map(), rules: [], hasRules: false,
 };
 
@@ -82,8 +82,8 @@ function receive(event, seconds) {
   lastEvent = Date.now();
   hasEvent = true;
   const frame = JSON.parse(event.data);
-  const { time, gateway, connections, truncated } = frame;
-  Object.assign(model, { time, gateway, connections, truncated, config: frame.config, skew: skewAt(time), ready: true, status: 'live' });
+  const { time, gateway, connections, truncated, problems, problem_count } = frame;
+  Object.assign(model, { time, gateway, connections, truncated, problems, problem_count, config: frame.config, skew: skewAt(time), ready: true, status: 'live' });
   model.total = merge(model.total, frame.total, seconds);
   model.store = merge(model.store, frame.store, seconds);
   model.routes = mergeAll(model.routes, frame.routes, (route) => route.name, seconds);

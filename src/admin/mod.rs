@@ -19,6 +19,7 @@ mod overrides;
 mod phase;
 mod probe;
 mod problem;
+mod problems;
 mod query;
 mod record;
 mod rejected;
@@ -57,6 +58,8 @@ pub(crate) use self::listener::Listener;
 use self::overall::OverallPermits;
 use self::probe::Probe;
 use self::problem::{Problem, into_problem};
+use self::problems::Problems;
+pub(crate) use self::problems::{GatewayProblem, ProblemKind};
 use self::reload::ReloadSlot;
 pub(crate) use self::reload::{ReloadFailure, ReloadHook};
 use self::shared_rejected::Sharing;
@@ -88,6 +91,7 @@ pub(crate) struct Admin {
     start: Start,
     rejected: Arc<RejectedClients>,
     sharing: Arc<Sharing>,
+    problems: Arc<Problems>,
 }
 
 /// The configuration, the store and the upstreams in use. A reload replaces all of them.
@@ -155,8 +159,8 @@ impl Admin {
         let active = Arc::new(ArcSwap::from_pointee(Active::new(config, layer.store(), upstreams)));
         let (status, reload, audit) = (Arc::new(ConfigStatus::new()), Arc::default(), Audit::default());
         let (rejected, sharing, start) = (Arc::default(), Arc::default(), Start::now());
-        let events = Events::new();
-        Self { active, status, reload, audit, events, layer, metrics, readiness, start, rejected, sharing }
+        let (events, problems) = (Events::new(), Arc::default());
+        Self { active, status, reload, audit, events, layer, metrics, readiness, start, rejected, sharing, problems }
     }
 
     /// Shows the clients that limits reject.
@@ -196,11 +200,13 @@ impl Admin {
         self.audit.changed().await;
     }
 
-    /// Shares changes and rejections with the other gateways.
+    /// Shares changes and rejections with the other gateways, and compares the clock of the store with the gateway's.
     pub(crate) async fn share_with_gateways(&self) {
         self.collect_rejections().await;
-        // Without a reply, the next call shares the entries.
-        _ = self.audit.share(&self.active.load_full().store).await;
+        let store = self.active.load_full().store.clone();
+        // Without a reply, the next call shares the entries, and reads the clock.
+        _ = self.audit.share(&store).await;
+        _ = store.refresh_clock().await;
     }
 
     /// Serves until the listener is closed, then finishes the requests that were sent before.

@@ -8,6 +8,8 @@ use utoipa::ToSchema;
 use super::health::readiness;
 use super::probe::Answer;
 use super::problem::Problem;
+use super::problems::{GatewayProblem, ProblemKind};
+use super::status::ConfigState;
 use super::{Active, Admin};
 use tidegate_limit::clock::{Stopwatch, Timestamp, wall_time};
 
@@ -35,19 +37,8 @@ pub(super) struct GatewayState {
     config: ConfigState,
     store: StoreState,
     connections: Connections,
-}
-
-/// The rule file in use.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct ConfigState {
-    /// The BLAKE3 hash of the rule file; null if the rules did not come from a file.
-    pub(super) hash: Option<String>,
-    /// When the rules were applied (RFC 3339).
-    pub(super) applied_at: String,
-    /// The number of errors of a rejected file. `/api/v1/config` lists them.
-    pub(super) errors: usize,
-    /// The number of limits of all routes.
-    limits: usize,
+    /// The problems that an operator should repair, at most 1,000. Empty if all is well.
+    problems: Vec<GatewayProblem>,
 }
 
 /// The store of the buckets, as this gateway sees it.
@@ -79,7 +70,7 @@ struct Connections {
     http2: i64,
 }
 
-/// Returns the state of this gateway: its version, rule file, store and connections.
+/// Returns the state of this gateway: its version, rule file, store and connections, and its problems.
 #[utoipa::path(
     get,
     path = "/status",
@@ -91,6 +82,7 @@ pub(super) async fn status(State(admin): State<Admin>) -> Json<GatewayState> {
     let answer = active.probe.ask().await;
     let store = store_state(&admin, &active, &answer);
     let readiness = readiness(&admin, &active, store.up);
+    let problems = problems(&admin, &active, &answer);
     let limits = active.config.rules.limits().count();
     let (open, [http1, http2]) = admin.metrics.open_connections();
     Json(GatewayState {
@@ -100,10 +92,20 @@ pub(super) async fn status(State(admin): State<Admin>) -> Json<GatewayState> {
         ready: readiness.ready,
         draining: readiness.reason.is_some(),
         workers: active.upstreams.len(),
-        config: ConfigState { limits, ..admin.status.summary() },
+        config: admin.status.summary(limits),
         store,
         connections: Connections { open, http1, http2 },
+        problems,
     })
+}
+
+/// Returns the problems of the gateway. The store may not have answered this request although no outage is known yet.
+fn problems(admin: &Admin, active: &Active, answer: &Answer) -> Vec<GatewayProblem> {
+    let mut problems = admin.find_problems().to_vec();
+    if !answer.is_up && active.store.outage().is_none() {
+        problems.insert(0, GatewayProblem::new(ProblemKind::Store, active.store.address(), "does not reply in time"));
+    }
+    problems
 }
 
 fn store_state(admin: &Admin, active: &Active, answer: &Answer) -> StoreState {
@@ -122,16 +124,10 @@ fn store_state(admin: &Admin, active: &Active, answer: &Answer) -> StoreState {
     }
 }
 
-// === impl Start, ConfigState ===
+// === impl Start ===
 
 impl Start {
     pub(super) fn now() -> Self {
         Self { at: wall_time(), stopwatch: Stopwatch::start() }
-    }
-}
-
-impl ConfigState {
-    pub(super) fn new(hash: Option<String>, applied_at: String, errors: usize) -> Self {
-        Self { hash, applied_at, errors, limits: 0 }
     }
 }

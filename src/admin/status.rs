@@ -4,9 +4,9 @@ use arc_swap::ArcSwap;
 use blake3::Hash;
 use serde::Serialize;
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use super::conditional::EntityTags;
-use super::state::ConfigState;
 use tidegate_limit::clock::unix_seconds;
 
 /// The status of the rule file. It is shown in `/api/v1/config`.
@@ -21,6 +21,19 @@ struct Fields {
     applied_at: String,
     /// The errors of the last attempt to reload the file. After a success, only errors in files of teams.
     errors: Vec<ConfigProblem>,
+}
+
+/// The rule file in use.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ConfigState {
+    /// The BLAKE3 hash of the rule file; null if the rules did not come from a file.
+    pub(super) hash: Option<String>,
+    /// When the rules were applied (RFC 3339).
+    pub(super) applied_at: String,
+    /// The number of errors of a rejected file. `/api/v1/config` lists them.
+    pub(super) errors: usize,
+    /// The number of limits of all routes.
+    pub(super) limits: usize,
 }
 
 /// An error of the rule file.
@@ -80,10 +93,16 @@ impl ConfigStatus {
         self.0.load().hash.as_ref().is_some_and(|hash| expected.contains(&format!("\"{hash}\"")))
     }
 
-    /// Returns the status without the errors.
-    pub(super) fn summary(&self) -> ConfigState {
+    /// Passes the errors of the last attempt to reload the file to a function.
+    pub(super) fn read_errors<T>(&self, read: impl FnOnce(&[ConfigProblem]) -> T) -> T {
+        read(&self.0.load().errors)
+    }
+
+    /// Returns the status without the errors. `limits` is the number of limits of all routes.
+    pub(super) fn summary(&self, limits: usize) -> ConfigState {
         let fields = self.0.load();
-        ConfigState::new(fields.hash.clone(), fields.applied_at.clone(), fields.errors.len())
+        let (hash, applied_at) = (fields.hash.clone(), fields.applied_at.clone());
+        ConfigState { hash, applied_at, errors: fields.errors.len(), limits }
     }
 
     /// Returns the status with at most `max` errors, and the number of all.

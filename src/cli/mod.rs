@@ -59,7 +59,7 @@ enum Command {
     Record(operate::RecordArgs),
     /// Propose the rate of a limit from access logs
     Suggest(suggest::SuggestArgs),
-    /// Show whether a running gateway is ready, its rule file with errors, and its store
+    /// Show whether a running gateway is ready, its store, and what is wrong; exits with 1 if something is
     Status(operate::StatusArgs),
     /// List the targets of the upstreams of a running gateway
     Upstreams(operate::UpstreamsArgs),

@@ -17,6 +17,8 @@ pub(super) struct Refresh {
     /// Counts the finished fetches for tokens with unknown keys.
     pub(super) finished: watch::Sender<u64>,
     on_demand: Mutex<OnDemand>,
+    /// Why the last fetch failed.
+    fault: Mutex<Option<String>>,
 }
 
 /// The last fetch for a token with an unknown key.
@@ -28,7 +30,12 @@ struct OnDemand {
 
 impl Default for Refresh {
     fn default() -> Self {
-        Self { wanted: Arc::default(), finished: watch::channel(0).0, on_demand: Mutex::default() }
+        Self {
+            wanted: Arc::default(),
+            finished: watch::channel(0).0,
+            on_demand: Mutex::default(),
+            fault: Mutex::default(),
+        }
     }
 }
 
@@ -44,6 +51,16 @@ impl Refresh {
             self.wanted.notify_one();
         }
         true
+    }
+
+    /// Records the result of a fetch.
+    pub(super) fn record(&self, fault: Option<&String>) {
+        *self.fault.lock() = fault.cloned();
+    }
+
+    /// Returns why the last fetch failed.
+    pub(super) fn fault(&self) -> Option<String> {
+        self.fault.lock().clone()
     }
 
     /// Ends the wait for a fetch that was [requested](Self::request). A fetch that began earlier does not end it, because

@@ -43,6 +43,16 @@ impl TokenVerifier {
         }
     }
 
+    /// Returns the issuer, as in the rule file.
+    pub(crate) fn issuer(&self) -> &str {
+        &self.settings.issuer
+    }
+
+    /// Returns why the last fetch of the key set failed. Returns `None` for a file.
+    pub(crate) fn fetch_fault(&self) -> Option<String> {
+        self.refresh.fault()
+    }
+
     /// Returns the hash of the key set in use.
     pub(crate) fn hash(&self) -> Option<Hash> {
         self.keys.load().as_ref().map(|keys| keys.hash)

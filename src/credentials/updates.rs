@@ -40,6 +40,7 @@ impl TokenVerifier {
             let result = active.fetch_keys(&hosts).await;
             let outcome = if result.is_ok() { LoadOutcome::Loaded } else { LoadOutcome::Failed };
             metrics.identities_loaded(Credential::Token, outcome);
+            active.refresh.record(result.as_ref().err());
             match &result {
                 Ok(_) if !has_failed && first.is_none() => {}
                 Ok(keys) => tracing::info!(issuer = active.settings.issuer, keys, "key set of tokens loaded"),

@@ -9,7 +9,8 @@ use tokio::time::timeout;
 
 use super::identity_files::IdentityFiles;
 use super::reload_file::RuleFileWatcher;
-use crate::transport::tls::CertificateWatcher;
+use crate::admin::{Admin, GatewayProblem, ProblemKind};
+use crate::transport::tls::{CertificateFault, CertificateWatcher, FileKind};
 
 /// The time between two polls. A change of the rule file is in force after at most two.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -41,9 +42,9 @@ struct WatchedFiles {
     identities: Option<IdentityFiles>,
 }
 
-/// Watches files until the gateway is dropped. Reads them on separate threads, which nothing waits for when the gateway
+/// Watches files until the gateway is dropped, and reports their problems to `admin`. Reads them on separate threads, which nothing waits for when the gateway
 /// ends: a hung network file system can block a thread forever.
-pub(super) async fn watch_files(mut commands: UnboundedReceiver<FileWatchCommand>) {
+pub(super) async fn watch_files(mut commands: UnboundedReceiver<FileWatchCommand>, admin: Admin) {
     let mut files = WatchedFiles::default();
     loop {
         let command = match timeout(files.interval(), commands.recv()).await {
@@ -65,23 +66,41 @@ pub(super) async fn watch_files(mut commands: UnboundedReceiver<FileWatchCommand
             _ = checked.send(files); // fails if the gateway has ended
         };
         let started = Builder::new().name("files".into()).spawn(check);
-        files = match (started, wait(result).await) {
+        files = match (started, wait(result, &admin).await) {
             (Ok(_), Some(files)) => files,
-            _ => return tracing::error!("file watcher failed, changes are no longer noticed"),
+            _ => {
+                admin.set_watched_problems(vec![watch_problem("the watcher has failed: restart the gateway")]);
+                return tracing::error!("file watcher failed, changes are no longer noticed");
+            }
         };
+        admin.set_watched_problems(files.problems());
     }
 }
 
 /// Waits for the result of a thread. Returns `None` if the thread has failed.
-async fn wait<T>(mut result: oneshot::Receiver<T>) -> Option<T> {
+async fn wait<T>(mut result: oneshot::Receiver<T>, admin: &Admin) -> Option<T> {
     if let Ok(result) = timeout(HUNG_AFTER, &mut result).await {
         return result.ok();
     }
     let seconds = HUNG_AFTER.as_secs();
+    admin.set_watched_problems(vec![watch_problem("the file system does not respond: changes are not noticed")]);
     tracing::error!(seconds, "file system of watched files does not respond, changes are not noticed");
     let result = result.await.ok()?;
     tracing::warn!("file system of watched files responds again");
     Some(result)
+}
+
+fn watch_problem(message: &str) -> GatewayProblem {
+    GatewayProblem::new(ProblemKind::FileWatch, "watched files", message)
+}
+
+fn certificate_problem(CertificateFault { kind, subject, message }: CertificateFault) -> GatewayProblem {
+    let kind = match kind {
+        FileKind::Certificate => ProblemKind::Certificate,
+        FileKind::OcspResponse => ProblemKind::Ocsp,
+        FileKind::RevocationLists => ProblemKind::Crl,
+    };
+    GatewayProblem::new(kind, subject, message)
 }
 
 // === impl WatchedFiles ===
@@ -90,6 +109,11 @@ impl WatchedFiles {
     fn interval(&self) -> Duration {
         let intervals = self.certificates.iter().map(CertificateWatcher::check_interval);
         intervals.min().map_or(POLL_INTERVAL, |interval| interval.min(POLL_INTERVAL))
+    }
+
+    fn problems(&self) -> Vec<GatewayProblem> {
+        let certificates = self.certificates.iter().flat_map(CertificateWatcher::faults).map(certificate_problem);
+        certificates.chain(self.identities.iter().flat_map(IdentityFiles::problems)).collect()
     }
 
     fn poll(&mut self) {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use blake3::{Hash, Hasher};
 
+use crate::admin::{GatewayProblem, ProblemKind};
 use crate::credentials::{ApiKeys, TokenVerifier, Users, Verifiers, key_file, user_file};
 use tidegate_metrics::{Credential, LoadOutcome, Metrics};
 use tidegate_rules::settings::files::{open_regular, read_bounded};
@@ -28,6 +29,8 @@ struct WatchedFile {
     watch: FileWatch,
     /// The hash of the contents. `None` for an unreadable file.
     seen: Option<Hash>,
+    /// Why the contents are not in use.
+    fault: Option<String>,
 }
 
 impl IdentityFiles {
@@ -48,6 +51,14 @@ impl IdentityFiles {
         });
         metrics.set_api_keys(keys.as_ref().map_or(0, |(keys, _)| keys.len()));
         Self { keys, tokens, users, metrics }
+    }
+
+    /// Returns the files that cannot be loaded.
+    pub(super) fn problems(&self) -> impl Iterator<Item = GatewayProblem> {
+        let keys = self.keys.iter().map(|(_, file)| (ProblemKind::ApiKeys, file));
+        let tokens = self.tokens.iter().map(|(_, file)| (ProblemKind::KeySet, file));
+        let users = self.users.iter().map(|(_, file)| (ProblemKind::Users, file));
+        keys.chain(tokens).chain(users).filter_map(|(kind, file)| file.problem(kind))
     }
 
     /// Polls the metadata, and loads changed files. Blocks while it reads them.
@@ -86,7 +97,13 @@ impl IdentityFiles {
 
 impl WatchedFile {
     fn new(path: &Path, seen: Option<Hash>) -> Self {
-        Self { path: path.to_owned(), watch: FileWatch::new(vec![path.to_owned()]), seen }
+        Self { path: path.to_owned(), watch: FileWatch::new(vec![path.to_owned()]), seen, fault: None }
+    }
+
+    fn problem(&self, kind: ProblemKind) -> Option<GatewayProblem> {
+        let fault = self.fault.as_ref()?;
+        let message = format!("changed file cannot be loaded, the previous contents stay in use: {fault}");
+        Some(GatewayProblem::new(kind, self.path.display().to_string(), message))
     }
 
     /// Loads the file if its contents have changed. `load` returns the number of keys. Returns `None` without a change.
@@ -110,11 +127,13 @@ impl WatchedFile {
         let file = self.path.display();
         match bytes.and_then(|bytes| load(&bytes)) {
             Ok(keys) => {
+                self.fault = None;
                 tracing::info!(%file, keys, "keys of `identities` loaded");
                 Some(LoadOutcome::Loaded)
             }
             Err(error) => {
                 tracing::warn!(%file, fault = %error, "keys of `identities` cannot be loaded, keeping the previous keys");
+                self.fault = Some(error.to_string());
                 Some(LoadOutcome::Failed)
             }
         }

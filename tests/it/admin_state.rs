@@ -70,7 +70,11 @@ async fn status_shows_the_store_and_its_outage() {
     })
     .await;
     let (code, out, _) = admin.run(&["status"], None).await;
-    assert_eq!((code, out.contains("state        down\n")), (0, true), "{out}");
+    assert_eq!(
+        (code, out.contains("state        down\n"), out.contains("does not decide: ")),
+        (1, true, true),
+        "{out}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

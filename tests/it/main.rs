@@ -76,6 +76,7 @@ mod overflow;
 mod overrides;
 mod package;
 mod pictures;
+mod problems;
 mod program;
 mod proxy_protocol;
 mod public_api;

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Callable, Iterator
 
 import replay
-from scene import TOKEN, Scene
+from scene import FOLDER, TOKEN, Scene
 from webdriver import free_port, wait_until
 
 PAGES = ["", "limit/shop/all", "limit/api/per-key", "route/shop", "store", "overrides", "explain"]
@@ -90,7 +90,7 @@ def errors(scene: Scene) -> None:
     rules.write_text(broken)
     alerts = lambda: scene.browser.text("#alerts")
     wait_until("the errors", lambda: "5 errors" in alerts(), 30)
-    shown = scene.browser.run("return [...document.querySelectorAll('#alerts li')].map((item) => item.textContent)")
+    shown = scene.browser.run("return [...document.querySelectorAll('#alerts li li')].map((item) => item.textContent)")
     expect("the number of errors", len(shown), 5)
     for error in shown:
         expect(f"the place of {error}", bool(re.search(r"tidegate\.yaml:\d+:\d+ ", error)), True)
@@ -128,6 +128,48 @@ def reset(scene: Scene) -> None:
     wait_until("the audit list", lambda: "checked by a browser" in browser.text("main"))
     expect("the token in the address", TOKEN in browser.run("return location.href + localStorage.length"), False)
     scene.start_load()
+
+
+@check("one red box lists all problems, each with its kind and its subject, and is accessible")
+def problems(scene: Scene) -> None:
+    browser = scene.browser
+    gateway = scene.start_gateway("problems", (FOLDER / "problems.yaml").read_text())
+    scene.show(gateway=gateway)
+    wait_until("the problems", lambda: "6 problems" in browser.text("#alerts"), 30)
+    boxes = "return document.querySelectorAll('#alerts .alert').length"
+    expect("the number of boxes", browser.run(boxes), 1)
+    expect("the role", browser.run("return document.getElementById('alerts').getAttribute('role')"), "status")
+    browser.click("#alerts summary")
+    items = browser.run("return [...document.querySelectorAll('#alerts li')].map((item) => item.textContent)")
+    expect("the upstream first", items[0].startswith("Upstream gone most targets fail"), True)
+    for number in range(1, 6):
+        start = f"Target gone/http://127.0.0.{number}:1 fails its health checks: "
+        expect(f"{start} in {items}", any(item.startswith(start) for item in items), True)
+    check_accessible(scene, "with problems")
+
+
+@check("a client has the permits of each tier until the operator selects its tier")
+def tiers(scene: Scene) -> None:
+    browser = scene.browser
+    gateway = scene.start_gateway("tiers", (FOLDER / "problems.yaml").read_text())
+    for _ in range(4):
+        expect("the status", gateway.get("/a", **{"X-Api-Key": "k", "X-Plan": "pro"}), 200)
+    scene.show("limit/api/plan", gateway)
+    wait_until("the tiers", lambda: "100,000 per hour" in browser.text("main"))
+    browser.type("textarea[name=client]", "k")
+    browser.click(".fields + button")
+    text = wait_until("the client", lambda: browser.text(".result"))
+    expect(f"the tier in {text}", "unknown: only requests of the client show it" in text, True)
+    rows = browser.run("return [...document.querySelectorAll('.result tbody tr')].map((row) => row.textContent)")
+    expect(f"the tiers in {rows}", [row.startswith(start) for row, start in zip(rows, ("free (default)2 per hour04", "pro100,000 per hour99,9964now"))], [True, True])
+    check_accessible(scene, "with tiers")
+    browser.choose("select[name=tier]", "pro")
+    browser.click(".fields + button")
+    text = wait_until("the tier", lambda: "as you selected" in browser.text(".result") and browser.text(".result"))
+    expect(f"the permits in {text}", text.split("Remaining")[1].split()[:1], ["99,996"])
+    scene.show("limit/%40/daily", gateway)
+    wait_until("the routes", lambda: "Routes that share the limit" in browser.text("main"))
+    expect("the settings", "name: daily" in wait_until("the settings", lambda: "rate: 20000" in browser.text("pre") and browser.text("pre")), True)
 
 
 @check("a client of several sources is looked up with one value a line")
@@ -307,7 +349,7 @@ def outage(scene: Scene) -> None:
     scene.show()
     scene.redis.terminate()
     scene.redis.wait(5)
-    wait_until("the outage", lambda: "The store is unreachable" in scene.browser.text("#alerts"))
+    wait_until("the outage", lambda: "does not decide" in scene.browser.text("#alerts"))
     wait_until("the use", lambda: cells(scene, "shop/all", "Limits")[2] == "unknown")
     expect("the time of a decision", "per decision" in scene.browser.text("main"), False)
     scene.restart_redis()

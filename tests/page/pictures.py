@@ -57,8 +57,12 @@ def main() -> None:
         browser.scheme("light")
         scene.show()
         scene.redis.terminate()
-        wait_until("the outage", lambda: "The store is unreachable" in browser.text("#alerts"))
-        browser.screenshot(folder / "outage-1400-light.png", 1400)
+        wait_until("the outage", lambda: "does not decide" in browser.text("#alerts"))
+        for scheme in ("dark", "light"):
+            browser.scheme(scheme)
+            for width in (390, 1400):
+                browser.resize(width)
+                browser.screenshot(folder / f"outage-{width}-{scheme}.png", width)
         scene.gateway.process.kill()
         wait_until("the loss", lambda: "does not respond" in browser.text("#alerts"), 20)
         browser.screenshot(folder / "lost-1400-light.png", 1400)

@@ -6,6 +6,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::history::{History, Recent};
+use crate::admin::problems::GatewayProblem;
 use crate::admin::{Active, Admin};
 use crate::upstream::TargetCondition;
 use tidegate_config::dashboard::DashboardMode;
@@ -15,6 +16,9 @@ use tidegate_metrics::ConnectionSample;
 /// The errors of a rule file that an event contains at most. `/api/v1/config` has all.
 const MAX_ERRORS: usize = 20;
 
+/// The problems that an event contains at most. `/api/v1/status` has more.
+const MAX_PROBLEMS: usize = 20;
+
 /// An event: the totals of all series, and their last seconds.
 #[derive(Debug, Serialize)]
 struct Frame<'a> {
@@ -22,6 +26,8 @@ struct Frame<'a> {
     time: u64,
     gateway: GatewayState,
     config: Value,
+    problems: &'a [GatewayProblem],
+    problem_count: usize,
     connections: ConnectionSample,
     store: StoreState<'a>,
     total: Counts<'a, 5>,
@@ -93,7 +99,7 @@ struct StoreState<'a> {
 impl Admin {
     /// Builds an event with the last `seconds` seconds.
     pub(super) fn frame(&self, history: &History, seconds: usize) -> Bytes {
-        let (active, now) = (self.active.load(), Instant::now());
+        let (active, now, problems) = (self.active.load(), Instant::now(), self.last_problems());
         let limits = history.limits.iter().map(|((route, limit), series)| LimitState {
             route,
             limit,
@@ -122,6 +128,8 @@ impl Admin {
                 changes: changes(&active),
             },
             config: self.status.summary_with_errors(MAX_ERRORS),
+            problems: &problems[..problems.len().min(MAX_PROBLEMS)],
+            problem_count: problems.len(),
             connections: history.latest.connections,
             store: store_state(&active, history, seconds),
             total: Counts { total: &history.total.last, recent: history.total.recent(seconds) },

@@ -46,12 +46,13 @@ pub(super) async fn events(State(admin): State<Admin>) -> Result<Response, Probl
 }
 
 impl Admin {
-    /// Reads the counters once a second.
+    /// Reads the counters and finds the problems once a second.
     pub(crate) async fn run_history(self) {
         let mut seconds = interval(Duration::from_secs(1));
         seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
             seconds.tick().await;
+            self.find_problems();
             self.events.push(self.metrics.sample(), |history, seconds| self.frame(history, seconds));
         }
     }

@@ -17,10 +17,10 @@ mod tests;
 mod tickets;
 mod watch;
 
-pub(crate) use self::reload::{PresentedCertificate, Reloadable};
+pub(crate) use self::reload::{FileKind, PresentedCertificate, Reloadable};
 pub(crate) use self::roots::system_roots;
 pub(crate) use self::server_certificate::ServerCertificate;
 pub use self::termination::TlsSetupError;
 pub(crate) use self::termination::{Termination, check_client_auth};
-pub(crate) use self::watch::CertificateWatcher;
+pub(crate) use self::watch::{CertificateFault, CertificateWatcher};
 pub use tidegate_rules::settings::tls as settings;

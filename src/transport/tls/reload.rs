@@ -30,11 +30,17 @@ pub(crate) struct PresentedCertificate {
     pub(super) file: PathBuf,
     /// Seconds since the Unix epoch.
     pub(super) not_after: i64,
+    /// The number of seconds before its end from which the file expires soon. 0 for OCSP responses and revocation lists:
+    /// they are valid for a few days only, so they always expire soon.
+    pub(super) notice: i64,
 }
+
+/// The longest `notice` of a certificate.
+const MAX_NOTICE: i64 = 14 * 24 * 60 * 60;
 
 /// The purpose of a [`PresentedCertificate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FileKind {
+pub(crate) enum FileKind {
     Certificate,
     OcspResponse,
     RevocationLists,
@@ -43,7 +49,13 @@ pub(super) enum FileKind {
 impl PresentedCertificate {
     /// Describes the first certificate of a chain. Returns `None` if it cannot be parsed.
     pub(crate) fn from_chain(file: &Path, chain: &[CertificateDer<'_>]) -> Option<Self> {
-        let Certificate { not_after, .. } = Certificate::parse(chain.first()?)?;
-        Some(Self { kind: FileKind::Certificate, file: file.to_owned(), not_after })
+        let Certificate { not_before, not_after, .. } = Certificate::parse(chain.first()?)?;
+        Some(Self::certificate(file, not_before, not_after))
+    }
+
+    /// Describes a certificate. One that is valid for a few days is renewed later than others.
+    pub(super) fn certificate(file: &Path, not_before: i64, not_after: i64) -> Self {
+        let notice = MAX_NOTICE.min(not_after.saturating_sub(not_before) / 3);
+        Self { kind: FileKind::Certificate, file: file.to_owned(), not_after, notice }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct ServerCertificate {
     /// If the OCSP response expires: when it does, and the key without the response.
     ocsp_end: Option<(i64, Arc<CertifiedKey>)>,
     /// Seconds since the Unix epoch.
-    not_before: i64,
+    pub(super) not_before: i64,
     pub(crate) not_after: i64,
     /// Whether the certificate has a DNS name, so that clients can request it by server name.
     pub(crate) has_hosts: bool,

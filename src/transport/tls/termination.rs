@@ -145,7 +145,7 @@ fn load(settings: &ListenTls, http2: bool, previous: Option<&ActiveConfig>) -> R
         Some(auth) => {
             let ClientVerifier { verifier, hash, crl_not_after } = client_verifier(auth, &provider)?;
             if let Some((file, not_after)) = auth.crl.clone().zip(crl_not_after) {
-                presented.push(PresentedCertificate { kind: FileKind::RevocationLists, file, not_after });
+                presented.push(PresentedCertificate { kind: FileKind::RevocationLists, file, not_after, notice: 0 });
             }
             (verifier, Some(hash))
         }
@@ -157,10 +157,10 @@ fn load(settings: &ListenTls, http2: bool, previous: Option<&ActiveConfig>) -> R
     };
     for files in &settings.certificates {
         let certificate = ServerCertificate::read(files)?;
-        let (kind, file) = (FileKind::Certificate, files.cert.clone());
-        presented.push(PresentedCertificate { kind, file, not_after: certificate.not_after });
+        let (start, end) = (certificate.not_before, certificate.not_after);
+        presented.push(PresentedCertificate::certificate(&files.cert, start, end));
         if let Some((file, not_after)) = files.ocsp.clone().zip(certificate.ocsp_not_after()) {
-            presented.push(PresentedCertificate { kind: FileKind::OcspResponse, file, not_after });
+            presented.push(PresentedCertificate { kind: FileKind::OcspResponse, file, not_after, notice: 0 });
         }
         certificates.push(Arc::new(certificate));
     }

@@ -17,9 +17,6 @@ use tidegate_metrics::Metrics;
 use tidegate_rules::settings::files::read_bounded;
 use tidegate_rules::watch::FileWatch;
 
-/// How many seconds before its expiry a certificate causes a warning.
-const EXPIRES_SOON: i64 = 14 * 24 * 60 * 60;
-
 /// Watches the files of one TLS configuration.
 #[derive(Debug)]
 pub(crate) struct CertificateWatcher {
@@ -42,6 +39,17 @@ pub(crate) struct CertificateWatcher {
 struct ReloadError {
     message: String,
     is_logged: bool,
+}
+
+/// A fault of the files of a TLS configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CertificateFault {
+    /// The purpose of the file.
+    pub(crate) kind: FileKind,
+    /// The file; if changed files cannot be loaded, the listener or upstream that uses them.
+    pub(crate) subject: String,
+    /// The fault, for operators.
+    pub(crate) message: String,
 }
 
 /// How close a certificate is to its expiry.
@@ -131,9 +139,20 @@ impl CertificateWatcher {
         }
     }
 
+    /// Returns the present faults of the files.
+    pub(crate) fn faults(&self) -> Vec<CertificateFault> {
+        // An error that was not logged may end with the second of two files that are replaced.
+        let unusable = self.error.as_ref().filter(|error| error.is_logged).map(|error| CertificateFault {
+            kind: FileKind::Certificate,
+            subject: self.user.clone(),
+            message: format!("changed files cannot be loaded, the previous ones stay in use: {}", error.message),
+        });
+        unusable.into_iter().chain(self.presented.iter().filter_map(|(one, _)| expiry_fault(one))).collect()
+    }
+
     /// Sets the expiry metrics of the certificates.
     pub(crate) fn set_metrics(&self) {
-        for (PresentedCertificate { kind, file, not_after }, _) in &self.presented {
+        for (PresentedCertificate { kind, file, not_after, .. }, _) in &self.presented {
             match kind {
                 FileKind::Certificate => self.metrics.set_certificate_expiry(&file.display().to_string(), *not_after),
                 FileKind::RevocationLists => self.metrics.set_crl_expiry(&file.display().to_string(), *not_after),
@@ -162,17 +181,12 @@ impl CertificateWatcher {
 
     /// Warns once about each certificate that expires soon, and once about each that has expired.
     fn warn_about_expiry(&mut self) {
-        let now = i64::try_from(unix_seconds()).unwrap_or(i64::MAX);
-        for (PresentedCertificate { kind, file, not_after }, logged) in &mut self.presented {
-            let expiry = match not_after.saturating_sub(now) {
-                ..0 => Expiry::Expired,
-                // OCSP responses and revocation lists are valid for a few days only, so they always expire soon.
-                0..EXPIRES_SOON if *kind == FileKind::Certificate => Expiry::Soon,
-                _ => Expiry::Distant,
-            };
+        for (presented, logged) in &mut self.presented {
+            let expiry = Expiry::of(presented);
             if expiry <= *logged {
                 continue;
             }
+            let PresentedCertificate { kind, file, not_after, .. } = presented;
             let (certificate, on) = (file.display(), format_date(*not_after));
             match expiry {
                 Expiry::Expired if *kind == FileKind::OcspResponse => {
@@ -191,6 +205,32 @@ impl CertificateWatcher {
             *logged = expiry;
         }
     }
+}
+
+// === impl Expiry ===
+
+impl Expiry {
+    fn of(presented: &PresentedCertificate) -> Self {
+        let now = i64::try_from(unix_seconds()).unwrap_or(i64::MAX);
+        match presented.not_after.saturating_sub(now) {
+            ..0 => Self::Expired,
+            left if left < presented.notice => Self::Soon,
+            _ => Self::Distant,
+        }
+    }
+}
+
+/// Returns the fault of a file that expires soon or has expired.
+fn expiry_fault(presented: &PresentedCertificate) -> Option<CertificateFault> {
+    let at = format_date(presented.not_after);
+    let message = match (Expiry::of(presented), presented.kind) {
+        (Expiry::Distant, _) => return None,
+        (Expiry::Soon, _) => format!("expires soon, at {at}: renew the file"),
+        (Expiry::Expired, FileKind::Certificate) => format!("has expired at {at}, and peers reject it: renew the file"),
+        (Expiry::Expired, FileKind::OcspResponse) => format!("has expired at {at}, and is no longer sent to clients"),
+        (Expiry::Expired, FileKind::RevocationLists) => format!("has expired at {at}, and stays in use"),
+    };
+    Some(CertificateFault { kind: presented.kind, subject: presented.file.display().to_string(), message })
 }
 
 /// Hashes the contents of all files. An unreadable file contributes its error instead.

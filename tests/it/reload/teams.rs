@@ -101,12 +101,16 @@ async fn invalid_file_of_a_team_keeps_its_last_valid_version() {
     let status = output(&["status", "--admin", &watched.admin.to_string()]);
     let text = String::from_utf8_lossy(&status.stdout).into_owned();
     assert!(text.contains("files of teams are invalid") && text.contains("teams/a.yaml:6:"), "{text}");
+    let problem = text.lines().find(|line| line.starts_with("team_file  a  ")).expect("a problem");
+    assert!(problem.contains("teams/a.yaml is invalid, the last valid version stays in use: line 6: "), "{problem}");
+    assert_eq!(status.status.code(), Some(1));
     let rules = watched.path("rules.yaml");
     assert_eq!(output(&["check", rules.to_str().expect("UTF-8")]).status.code(), Some(1));
 
     watched.write_team("a", &team("a", &rate(3)));
     watched.until_routes(json!([["first", 8], ["a.all", 3], ["b.all", 2]])).await;
     assert_eq!(versions(&watched.until_valid().await), json!([["a", "current"], ["b", "current"]]));
+    assert_eq!(output(&["status", "--admin", &watched.admin.to_string()]).status.code(), Some(0));
     assert_eq!(watched.metric("tidegate_config_team_file_valid{team=\"a\"}").await, "1");
     fs::remove_file(watched.path("teams/a.yaml")).expect("removed");
     watched.until_routes(json!([["first", 8], ["b.all", 2]])).await;
@@ -121,6 +125,13 @@ async fn new_invalid_team_is_left_out_until_it_is_valid() {
     let config = watched.until("both", |config| config["errors"][0]["team"] == "b" && routes(config)[1][1] == 2).await;
     assert_eq!(versions(&config), json!([["a", "current"], ["b", "none"]]));
     assert_eq!((watched.status_of("/a").await, watched.status_of("/b").await), (200, 404));
+    watched.write("routes: [");
+    watched.until("a rejected file", |config| config["errors"][0]["team"].is_null()).await;
+    let status = output(&["status", "--admin", &watched.admin.to_string()]);
+    let text = String::from_utf8_lossy(&status.stdout).into_owned();
+    let kinds = text.lines().filter_map(|line| line.split_once("_file  ").map(|(kind, _)| kind));
+    assert_eq!((kinds.collect::<Vec<_>>(), status.status.code()), (vec!["rule", "team"], Some(1)), "{text}");
+    watched.write(MAIN);
     watched.write_team("b", &team("b", &rate(1)));
     watched.until_valid().await;
     assert_eq!(watched.status_of("/b").await, 200);

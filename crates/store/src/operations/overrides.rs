@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tokio::time::Instant;
 
 use crate::{Backend, Store, StoreError, backend};
-use tidegate_limit::clock::Timestamp;
+use tidegate_limit::clock::{Timestamp, wall_time};
 
 /// The maximal number of overrides. Each gateway keeps all of them in memory.
 pub const MAX_OVERRIDES: usize = 10_000;
@@ -117,6 +117,16 @@ impl Store {
     #[doc(hidden)]
     pub fn deadline(&self) -> Option<Instant> {
         backend!(self, |_| None, |redis| Some(redis.deadline()))
+    }
+
+    /// Returns how far the store's clock is ahead of this host's wall clock, in milliseconds, as last measured. `None` if the
+    /// store is in this process.
+    #[doc(hidden)]
+    pub fn clock_offset(&self) -> Option<i64> {
+        backend!(self, |_| None, |redis| {
+            let (store, own) = (redis.store().now().as_millis(), wall_time().as_millis());
+            Some(store.cast_signed().saturating_sub(own.cast_signed()))
+        })
     }
 
     /// Returns the time of the store's clock; for Redis, an estimate.
