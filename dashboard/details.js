@@ -1,14 +1,15 @@
 // The pages of a limit, of a route and of the store.
 
-import { api, clientName, isHash, learnValue, limitKey, model, perSecond, sum } from './data.js';
-import {
-  ago, chart, count, each, facts, h, interval, milliseconds, nameOf, path, percent, place, rate, refresh, section,
-  setText, table, text, until,
-} from './draw.js';
-import { VALUES_HINT, canChange, lines, overrideForm, reset } from './changes.js';
+import { api, limitKey, model, perSecond, sum } from './data.js';
+import { chart, count, each, facts, h, link, milliseconds, nameOf, path, per, percent, place, rate, section, setText, table, text } from './draw.js';
+import { canChange, reset } from './changes.js';
+import { lookup } from './client.js';
 import { limits, load, rejected, storeFacts } from './overview.js';
 
 // === A limit ===
+
+// The route of shared limits.
+const SHARED = '@';
 
 export function limitPage(route, limit, query) {
   const key = limitKey(route, limit);
@@ -16,15 +17,16 @@ export function limitPage(route, limit, query) {
   const series = () => model.limits.get(key);
   const value = (read) => () => { const found = rule(); return found ? read(found) ?? '–' : '–'; };
   const address = `limits/${encodeURIComponent(route)}/${encodeURIComponent(limit)}`;
+  const only = (isShown, node) => { each(() => node.classList.toggle('hidden', !isShown(rule()))); return node; };
   load(5000, async () => { try { model.rules = await api('limits'); } catch { /* the stream shows the cause */ } });
   return [
-    h('p', { class: 'crumbs' }, h('a', { href: '#/' }, 'Overview'), ' / ', h('a', { href: path('route', route) }, nameOf(route))),
-    h('h1', {}, `Limit ${key}`),
+    h('p', { class: 'crumbs' }, h('a', { href: '#/' }, 'Overview'), route !== SHARED && [' / ', h('a', { href: path('route', route) }, nameOf(route))]),
+    h('h1', {}, route === SHARED ? `Shared limit ${limit}` : `Limit ${key}`),
     note(() => model.ready && model.rules.length > 0 && !rule(), 'No limit in force has this name. It may have been removed from the rule file.'),
     facts([
       ['Mode', value((rule) => rule.mode)],
       ['Client', value((rule) => rule.client)],
-      ['Rate', value((rule) => (rule.rate == null ? 'set in Redis' : `${count(rule.rate)} per ${interval(rule.interval_ms)}`))],
+      ['Rate', value(rateOf)],
       ['Algorithm', value((rule) => rule.algorithm)],
       ['Rejects requests', value((rule) => (rule.shadow ? 'no, it is a shadow' : 'yes'))],
       ['Permits used', value((rule) => (rule.permits ? `${count(rule.permits.used)}, ${count(rule.permits.remaining)} remain` : rule.mode === 'OVERALL' ? 'unknown' : 'one bucket per client'))],
@@ -41,13 +43,52 @@ export function limitPage(route, limit, query) {
       ],
     }),
     section('Outcomes', outcomes(['allowed', 'limited', 'shadow_limited', 'store_failed'], series)),
+    only((rule) => rule?.rates?.tiers.length > 0, section('Tiers', tiers(rule))),
+    only((rule) => rule?.routes?.length > 1, section('Routes that share the limit', routes(rule))),
     section('Clients rejected most in the last 5 minutes', rejected(`${address}/rejected?minutes=5`)),
     section('One client', lookup(route, limit, rule, address, query)),
-    section('Settings in force', settings((config) => config.routes.find((other) => other.name === route)?.limits.find((other) => other.name === limit))),
+    section('Settings in force', settings((config) => limitOf(config, route, limit))),
     canChange() && section('Reset all clients',
       h('p', {}, 'All buckets of this limit become unused: each client has all its permits again.'),
       h('button', { type: 'button', onclick: () => reset({ path: address, what: `all clients of ${key}` }) }, 'Reset the limit')),
   ].filter(Boolean);
+}
+
+/** Returns the settings of a limit. All routes of a shared limit have the same. */
+function limitOf(config, route, limit) {
+  const isWanted = (other) => other.name === limit && other.shared === (route === SHARED);
+  return config.routes.filter((other) => route === SHARED || other.name === route).flatMap(({ limits }) => limits).find(isWanted);
+}
+
+/** Returns the rate of a limit in words. */
+function rateOf({ rate: number, interval_ms, rates }) {
+  if (number == null) return 'set in Redis';
+  if (!rates) return per(number, interval_ms);
+  return rates.max == null ? `by tier (${rates.by})` : `${per(number, interval_ms)}, up to ${count(rates.max)} by ${rates.by}`;
+}
+
+/** The tiers of a limit. */
+function tiers(rule) {
+  return table({
+    caption: 'Tiers of the limit',
+    columns: [
+      { head: 'Tier', isHead: true, cell: text((row) => row.tier + (row.isDefault ? ' (default)' : '')) },
+      { head: 'Rate', cell: text((row) => per(row.rate, row.interval_ms)) },
+      { head: 'Full bucket', kind: 'number', cell: text((row) => count(row.burst)) },
+    ],
+    rows: () => (rule()?.rates?.tiers ?? []).map((tier) => ({ ...tier, key: tier.tier, isDefault: tier.tier === rule().rates.default })),
+    empty: '',
+  });
+}
+
+/** The routes of a shared limit. */
+function routes(rule) {
+  return table({
+    caption: 'Routes that share the limit', max: 12,
+    columns: [{ head: 'Route', isHead: true, cell: link((row) => row.key, (row) => path('route', row.key)) }],
+    rows: () => (rule()?.routes ?? []).map((key) => ({ key })),
+    empty: '',
+  });
 }
 
 /** A note that is shown while a condition holds. */
@@ -71,82 +112,6 @@ function outcomes(names, series) {
     rows: () => names.map((key, index) => ({ key, index })),
     empty: '',
   });
-}
-
-/** The form that shows the permits of one client. The figures follow the store while the page is shown. */
-function lookup(route, limit, rule, address, query) {
-  const by = h('select', { name: 'by' }, h('option', { value: 'value' }, 'value'), h('option', { value: 'address' }, 'address'), h('option', { value: 'hash' }, 'hash'));
-  const input = h('textarea', { name: 'client', rows: '2', autocomplete: 'off', spellcheck: 'false' });
-  const problem = h('p', { class: 'error', role: 'alert' });
-  const actions = h('div');
-  const isOverall = () => rule()?.mode === 'OVERALL';
-  let asked = null; // the parameters of the client that is shown
-  let client = null;
-  const state = clientState(() => client);
-  const read = async () => {
-    const parts = asked;
-    if (parts == null) return;
-    let [found, words] = [client, ''];
-    try {
-      found = await api(`${address}/client?${parts}`);
-    } catch (error) {
-      words = error.message;
-    }
-    if (parts !== asked) return; // the operator has asked for another client
-    client = found;
-    setText(problem, words);
-    result.classList.toggle('hidden', !client);
-    refresh();
-  };
-  const ask = async () => {
-    const values = by.value === 'value' ? lines(input.value) : [input.value.trim()];
-    [asked, client] = [isOverall() ? '' : values.map((value) => `${by.value}=${encodeURIComponent(value)}`).join('&'), null];
-    const parts = asked;
-    actions.replaceChildren();
-    await read();
-    if (parts !== asked || !client) return;
-    if (by.value === 'value' && !isOverall()) learnValue(client.client, values.join(', '));
-    refresh();
-    actions.replaceChildren(...clientActions(client.client, { route, limit, address, parts, done: read }));
-  };
-  const result = h('div', { class: 'result hidden' }, state, actions);
-  load(3000, read);
-  const named = h('div', { class: 'fields' }, h('label', {}, 'Name the client by', by), h('label', { class: 'grow' }, 'Client', input));
-  each(() => named.classList.toggle('hidden', isOverall()));
-  const wanted = query?.get?.('client');
-  if (wanted) {
-    by.value = isHash(wanted) ? 'hash' : 'address';
-    input.value = wanted.replace(/\/\d+$/, '');
-    queueMicrotask(ask);
-  }
-  const form = h('form', { onsubmit: (event) => { event.preventDefault(); ask(); } }, named, h('button', {}, 'Look up'));
-  return h('div', {}, h('p', { class: 'hint' }, 'Looking up a client charges nothing. A value is as the client sends it. ', VALUES_HINT), form, problem, result);
-}
-
-/** The facts about the client that `read` returns. */
-function clientState(read) {
-  const fact = (show) => () => { const client = read(); return client ? show(client) : '–'; };
-  const next = ({ next_permit_at: at, now }) => (!at ? 'never' : at <= now ? 'now' : until(at));
-  const override = ({ override }) => (override ? `${override.action}, ends ${until(override.until)}: ${override.reason ?? ''}` : 'none');
-  return facts([
-    ['Client', fact((client) => (client.client ? clientName(client.client) : 'all requests'))],
-    ['Remaining', fact((client) => count(client.remaining))],
-    ['Used', fact((client) => count(client.used))],
-    ['Next permit', fact(next)],
-    ['Bucket expires', fact((client) => (client.expires_at ? ago(client.expires_at) : 'unused'))],
-    ['Bucket', fact((client) => (client.overflow ? 'the shared overflow bucket' : 'its own'))],
-    ['Override', fact(override)],
-  ]);
-}
-
-/** The changes of one client. Calls `done` after each. */
-function clientActions(client, { route, limit, address, parts, done }) {
-  if (!canChange()) return [];
-  const what = () => `${client ? clientName(client) : 'all requests'} of ${route}/${limit}`;
-  return [
-    h('button', { type: 'button', onclick: () => reset({ path: `${address}/client?${parts}`, what: what(), done }) }, 'Reset this client'),
-    client && h('details', {}, h('summary', {}, 'Exempt, ban or adjust this client'), overrideForm({ scope: `${route}/${limit}`, client, done })),
-  ].filter(Boolean);
 }
 
 /** The settings of an item of the configuration, as the gateway uses them. */
@@ -192,7 +157,7 @@ export function routePage(route) {
       lines: [line(0, 'muted'), line(2, 'accent'), line(1, 'accent dashed'), line(3, 'strong dotted')],
     }),
     section('Responses by kind', outcomes(kinds, series)),
-    section('Limits', limits((rule) => rule.route === route)),
+    section('Limits', limits((rule) => rule.routes.includes(route))),
     section('Settings in force', settings((config) => config.routes.find((other) => other.name === route))),
   ];
 }

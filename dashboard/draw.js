@@ -78,6 +78,9 @@ export function interval(ms) {
   return ms === size ? unit : `${ms / size} ${unit}${unit === 'ms' ? '' : 's'}`;
 }
 
+/** Returns a rate, such as `60 per minute`. */
+export const per = (permits, ms) => `${count(permits)} per ${interval(ms)}`;
+
 /** Returns how long ago a time of the gateway was, or how far it is in the future. */
 export function ago(time) {
   if (!time) return '–';
@@ -109,6 +112,12 @@ export const path = (...parts) => `#/${parts.map(encodeURIComponent).join('/')}`
 export const text = (read) => () => {
   const node = h('span');
   return { node, update: (row) => setText(node, read(row)) };
+};
+
+/** A text that is red and has a mark while something is wrong. */
+export const flagged = (read, isWrong) => () => {
+  const node = h('span');
+  return { node, update: (row) => { setText(node, read(row)); node.classList.toggle('wrong', isWrong(row)); } };
 };
 
 export const link = (read, target) => () => {

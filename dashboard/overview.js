@@ -2,7 +2,7 @@
 
 import { RECENT, clientName, combined, limitKey, model, perSecond, readRejected, sum } from './data.js';
 import {
-  ago, bar, chart, count, each, facts, h, interval, link, live, milliseconds, nameOf, path, percent, place, rate,
+  ago, bar, chart, count, each, facts, flagged, h, link, live, milliseconds, nameOf, path, per, percent, place, rate,
   section, sentence, setText, sparkline, state, table, text,
 } from './draw.js';
 
@@ -83,12 +83,15 @@ export function limits(isShown, max) {
     if (model.store.outage) return 'unknown';
     return row.used == null ? 'unused' : percent(row.used);
   };
-  const per = (row) => (row.rule.rate == null ? 'set in Redis' : `${count(row.rule.rate)} per ${interval(row.rule.interval_ms)}`);
+  const rateOf = ({ rule: { rate: number, interval_ms, rates } }) => {
+    if (number == null) return 'set in Redis';
+    return rates ? `${rates.tiers.length ? 'by tier' : 'by request'}, default ${per(number, interval_ms)}` : per(number, interval_ms);
+  };
   return table({
     caption: 'Limits: OVERALL by the used share, then PER_CLIENT by rejections', max,
     columns: [
       { head: 'Limit', isHead: true, cell: link((row) => row.key, (row) => path('limit', row.rule.route, row.rule.limit)) },
-      { head: 'Rate', cell: text((row) => (row.isPerClient ? `${per(row)} and client` : per(row)) + (row.rule.shadow ? ' (shadow)' : '')) },
+      { head: 'Rate', cell: text((row) => (row.isPerClient ? `${rateOf(row)} and client` : rateOf(row)) + (row.rule.shadow ? ' (shadow)' : '')) },
       { head: 'Used', cell: bar((row) => row.used, use) },
       { head: 'Allowed/s', kind: 'number', cell: text((row) => rate(perSecond(row.series, 0))) },
       { head: 'Rejected/s', kind: 'number', cell: text((row) => rate(perSecond(row.series, row.rule.shadow ? 2 : 1))) },
@@ -190,6 +193,11 @@ function ruleFile() {
   ]);
 }
 
+/** Returns whether an upstream or one of its targets is in the list of problems. Drained targets are not. */
+function hasProblem({ name }) {
+  return model.problems.some(({ kind, subject }) => (kind === 'upstream' && subject === name) || (kind === 'target' && subject.startsWith(`${name}/`)));
+}
+
 function upstreams() {
   const answered = (row) => sum(row, 0, 10);
   return table({
@@ -199,7 +207,7 @@ function upstreams() {
       { head: 'Responses/s', kind: 'number', cell: text((row) => rate(perSecond(row, 0))) },
       { head: 'Failures/s', kind: 'number', cell: text((row) => rate(perSecond(row, 1))) },
       { head: 'Response time', kind: 'number', cell: text((row) => (answered(row) ? milliseconds(sum(row, 2, 10) / answered(row)) : '–')) },
-      { head: 'Targets usable', kind: 'number', cell: text((row) => `${row.usable} of ${row.targets}${row.panic ? ', all used (panic)' : ''}`) },
+      { head: 'Targets usable', kind: 'number', cell: flagged((row) => `${row.usable} of ${row.targets}${row.panic ? ', all used (panic)' : ''}`, hasProblem) },
       { head: 'Connections', kind: 'number', cell: text((row) => count(row.connections)) },
       { head: 'Waiting', kind: 'number', cell: text((row) => count(row.waiting)) },
       { head: '15 minutes', kind: 'drawn', cell: sparkline((row) => [combined(row, [0, 1]), row.recent[1]]) },

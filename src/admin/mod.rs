@@ -258,8 +258,8 @@ fn routes() -> OpenApiRouter<Admin> {
         .routes(routes!(upstreams::upstreams))
         .routes(routes!(drain::drain, drain::undrain))
         .routes(routes!(limits))
-        .routes(routes!(clients::reset_limit))
-        .routes(routes!(clients::inspect, clients::reset_client))
+        .routes(routes!(clients::reset::reset_limit))
+        .routes(routes!(clients::inspect, clients::reset::reset_client))
         .routes(routes!(overrides::list, overrides::create))
         .routes(routes!(overrides::get, overrides::remove))
         .routes(routes!(rejected::list_by_limit))
@@ -315,8 +315,9 @@ async fn active_config(State(admin): State<Admin>, headers: HeaderMap) -> Result
     Ok(response)
 }
 
-/// Returns each limit of each route with its file and line, its decisions in the last minute, and for OVERALL limits the
-/// permits in use; with buckets in memory, also their number.
+/// Returns each limit of each route with its file and line, its tiers, its decisions in the last minute, and for OVERALL
+/// limits the permits in use; with buckets in memory, also their number. A shared limit has the route `@` and the names of
+/// its `routes`.
 #[utoipa::path(
     get,
     path = "/limits",

@@ -56,6 +56,11 @@ impl ApiKeys {
         self.active.load().keys.len()
     }
 
+    /// Returns the entries of all keys. The caller may take its time: a lookup delays the replacement of the keys.
+    pub(crate) fn entries(&self) -> Vec<Arc<ApiKey>> {
+        self.active.load().keys.values().cloned().collect()
+    }
+
     /// Returns the tiers of the keys in the order of the file, each with the line of its first use.
     pub(crate) fn tiers(&self) -> Vec<(usize, Arc<str>)> {
         let table = self.active.load();

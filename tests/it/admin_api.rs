@@ -273,7 +273,7 @@ async fn command_line_inspects_and_resets_clients() {
 
     let (code, out, _) = admin.run(&["limits"], None).await;
     let first: Vec<&str> = out.lines().nth(1).expect("a limit").split_whitespace().collect();
-    let expected = ["rest", "own", "PER_CLIENT", "header:x-key", "2", "1h", "token_bucket", "no", "0"];
+    let expected = ["rest", "own", "PER_CLIENT", "header:x-key", "2", "1h", "token_bucket", "no", "0", "-"];
     assert_eq!((code, first.as_slice()), (0, &expected[..]), "{out}");
     let (code, out, _) = admin.run(&["status"], None).await;
     assert!(code == 0 && out.starts_with("ready        yes\nversion      "), "{out}");

@@ -17,6 +17,7 @@ mod charge_on;
 mod check;
 mod checker;
 mod checker_losses;
+mod client_rates;
 mod cluster;
 mod compose;
 mod compression;

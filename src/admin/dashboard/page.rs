@@ -18,13 +18,14 @@ const STYLE: &str =
     concat!(include_str!("../../../dashboard/colors.css"), include_str!("../../../dashboard/dashboard.css"));
 
 /// The files by name, with their types.
-const FILES: [(&str, &str, &str); 9] = [
+const FILES: [(&str, &str, &str); 10] = [
     ("dashboard.css", "text/css; charset=utf-8", STYLE),
     ("main.js", SCRIPT, include_str!("../../../dashboard/main.js")),
     ("data.js", SCRIPT, include_str!("../../../dashboard/data.js")),
     ("draw.js", SCRIPT, include_str!("../../../dashboard/draw.js")),
     ("overview.js", SCRIPT, include_str!("../../../dashboard/overview.js")),
     ("details.js", SCRIPT, include_str!("../../../dashboard/details.js")),
+    ("client.js", SCRIPT, include_str!("../../../dashboard/client.js")),
     ("changes.js", SCRIPT, include_str!("../../../dashboard/changes.js")),
     ("explain.js", SCRIPT, include_str!("../../../dashboard/explain.js")),
     ("problems.js", SCRIPT, include_str!("../../../dashboard/problems.js")),

@@ -3,6 +3,8 @@
 
 mod address;
 mod api;
+mod client;
+mod limits;
 mod overrides;
 mod record;
 mod request;
@@ -12,7 +14,6 @@ pub(super) mod table;
 mod top;
 mod upstreams;
 
-use std::fmt::Display;
 use std::io::{self, Write};
 use std::net::IpAddr;
 
@@ -20,33 +21,15 @@ use clap::Args;
 use serde_json::Value;
 
 pub(super) use self::api::{ApiArgs, ApiError};
+pub(super) use self::client::{ClientArgs, client};
+pub(super) use self::limits::{LimitsArgs, limits};
 pub(super) use self::overrides::{AdjustArgs, OverrideArgs, OverridesArgs, adjust, ban, exempt, overrides};
 pub(super) use self::record::{RecordArgs, record};
-use self::request::{LimitName, path, query};
+use self::request::{LimitName, query};
 pub(super) use self::status::{StatusArgs, status};
-use self::table::{columns, printable, rows};
+use self::table::printable;
 pub(super) use self::top::{TopArgs, top};
 pub(super) use self::upstreams::{DrainArgs, UpstreamsArgs, drain, upstreams};
-use tidegate_config::Millis;
-
-/// Arguments of `tidegate limits`.
-#[derive(Debug, Args)]
-pub(super) struct LimitsArgs {
-    #[command(flatten)]
-    api: ApiArgs,
-}
-
-/// Arguments of `tidegate client`.
-#[derive(Debug, Args)]
-pub(super) struct ClientArgs {
-    /// The limit, as its route and its name
-    #[arg(value_name = "ROUTE/LIMIT")]
-    limit: LimitName,
-    #[command(flatten)]
-    client: ClientName,
-    #[command(flatten)]
-    api: ApiArgs,
-}
 
 /// Arguments of `tidegate reset`.
 #[derive(Debug, Args)]
@@ -75,65 +58,6 @@ struct ClientName {
     /// The IP address of the client
     #[arg(long, value_name = "IP", conflicts_with = "values")]
     address: Option<IpAddr>,
-}
-
-/// Writes all limits. Returns the exit code.
-pub(super) fn limits(args: &LimitsArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
-    answered(args.api.send("GET", &path(&["limits"])), errors, |limits| {
-        if args.api.json {
-            writeln!(out, "{limits:#}")?;
-            return Ok(0);
-        }
-        let heads = ["ROUTE", "LIMIT", "MODE", "CLIENT", "RATE", "INTERVAL", "ALGORITHM", "SHADOW", "BUCKETS"];
-        let row = |limit: &Value| {
-            let interval =
-                limit["interval_ms"].as_u64().map_or_else(|| "-".to_owned(), |millis| cell(&Millis::show(millis)));
-            let shadow = if limit["shadow"] == true { "yes" } else { "no" }.to_owned();
-            let named = |key: &str| text(&limit[key]);
-            [
-                named("route"),
-                named("limit"),
-                named("mode"),
-                named("client"),
-                named("rate"),
-                interval,
-                named("algorithm"),
-                shadow,
-                text(&limit["buckets"]["held"]),
-            ]
-        };
-        let limits = limits.as_array().map(Vec::as_slice).unwrap_or_default();
-        out.write_all(columns(heads, limits.iter().map(row)).as_bytes())?;
-        Ok(0)
-    })
-}
-
-/// Writes the state of a client. Returns the exit code: 0 if a request is granted now, 1 if it is not.
-pub(super) fn client(args: &ClientArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
-    let target = args.limit.path(&["client"]) + &query(&args.client.parameters());
-    answered(args.api.send("GET", &target), errors, |state| {
-        let has_permits = state["remaining"].as_u64().unwrap_or_default() > 0;
-        if args.api.json {
-            writeln!(out, "{state:#}")?;
-            return Ok(u8::from(!has_permits));
-        }
-        let text = |key: &str| text(&state[key]);
-        let next = if has_permits { "now".to_owned() } else { text("next_permit_at") };
-        let mut table = vec![("client", text("client")), ("remaining", text("remaining")), ("used", text("used"))];
-        table.extend([("next permit", next), ("expires", text("expires_at"))]);
-        if let Some(action) = state["override"]["action"].as_str() {
-            let entry = &state["override"];
-            table.push((
-                "override",
-                format!("{action} until {}, id {}", self::text(&entry["until"]), self::text(&entry["id"])),
-            ));
-        }
-        if state["overflow"] == true {
-            table.push(("overflow", "shares the overflow bucket of the limit".to_owned()));
-        }
-        out.write_all(rows(&table).as_bytes())?;
-        Ok(u8::from(!has_permits))
-    })
 }
 
 /// Resets a client, or all clients of a limit. Returns the exit code.
@@ -202,8 +126,4 @@ fn text(value: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }
-}
-
-fn cell(value: &dyn Display) -> String {
-    value.to_string()
 }

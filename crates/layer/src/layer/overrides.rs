@@ -128,12 +128,20 @@ impl RateLimitLayer {
         Arc::clone(&self.state.active.load().last_read)
     }
 
-    /// Returns the override that concerns this client of a limit, and the limiter with its rate.
+    /// Returns the override that concerns this client of a limit.
     #[doc(hidden)]
-    pub fn override_of(&self, route: &str, limit: &str, client: &ClientId) -> Option<(Override, Arc<Limiter>)> {
+    pub fn override_of(&self, route: &str, limit: &str, client: &ClientId) -> Option<Override> {
         let active = self.state.active.load();
         let (owner, limit) = active.rules.limits().find(|(owner, other)| *owner == route && other.name == limit)?;
         active.overrides.as_ref()?.of_client(&active.rules, owner, limit, client, self.state.store(&active))
+    }
+
+    /// Returns the limiter with the rate of an override. It is the given one if the override does not change the rate.
+    #[doc(hidden)]
+    pub fn adjusted(&self, limiter: &Arc<Limiter>, effect: &Override) -> Arc<Limiter> {
+        let active = self.state.active.load();
+        let adjusted = active.overrides.as_ref().and_then(|overrides| overrides.adjusted(limiter, effect));
+        adjusted.unwrap_or_else(|| Arc::clone(limiter))
     }
 
     /// Returns the overrides that concern a request on this route. `checks` are the checks of the route's limits.
@@ -335,8 +343,8 @@ impl PreparedOverrides {
         self.index.find_address(address, |scope| concerns(scope, route), || store.now(), found);
     }
 
-    /// Returns the override that bans this client of a limit, or changes the limit for it, and the limiter with the rate of
-    /// the override. Overrides of networks count only if the limit identifies the client by its address.
+    /// Returns the override that bans this client of a limit, or changes the limit for it. Overrides of networks count only if
+    /// the limit identifies the client by its address.
     fn of_client(
         &self,
         rules: &RuleSet,
@@ -344,7 +352,7 @@ impl PreparedOverrides {
         limit: &Limit,
         client: &ClientId,
         store: &Store,
-    ) -> Option<(Override, Arc<Limiter>)> {
+    ) -> Option<Override> {
         let mut found = OverrideMatches::default();
         if let ClientId::Address(network) = client {
             let in_scope = |scope: &Scope| match rules.find_named(owner) {
@@ -356,8 +364,7 @@ impl PreparedOverrides {
         if let Some(hash) = hash(store, Some(client)) {
             self.index.find_client(hash, owner, &limit.name, || store.now(), &mut found);
         }
-        let effect = found.ban().or_else(|| found.effect_on(owner, &limit.name))?;
-        Some((effect.clone(), self.adjusted(&limit.limiter, effect).unwrap_or_else(|| Arc::clone(&limit.limiter))))
+        found.ban().or_else(|| found.effect_on(owner, &limit.name)).cloned()
     }
 
     /// Returns the limiter of a request with the rate of an override, if the override changes the rate.

@@ -101,17 +101,30 @@ impl Rates {
             let origin = if limiter.is_some() { RateOrigin::Value } else { RateOrigin::Missing };
             return (limiter, origin);
         };
+        self.of_value(&value)
+    }
+
+    /// Returns the limiter with the rate of a request with this value, as [`choose`](Self::choose) does.
+    pub fn of_value(&self, value: &str) -> (Option<Arc<Limiter>>, RateOrigin) {
         match &self.choice {
-            Choice::Tier { limiters, .. } => match limiters.get(&*value) {
+            Choice::Tier { limiters, .. } => match limiters.get(value) {
                 Some(limiter) => (Some(Arc::clone(limiter)), RateOrigin::Value),
                 None => (None, RateOrigin::Invalid),
             },
-            Choice::Number { default, min, max, kept } => match parse(&value) {
+            Choice::Number { default, min, max, kept } => match parse(value) {
                 None => (None, RateOrigin::Invalid),
                 Some(rate) if rate > *max => (Some(at_rate(default, kept, *max)), RateOrigin::Bounded),
                 Some(rate) if rate < *min => (Some(at_rate(default, kept, *min)), RateOrigin::Raised),
                 Some(rate) => (Some(at_rate(default, kept, rate)), RateOrigin::Value),
             },
+        }
+    }
+
+    /// Returns the name of the default tier; `None` if the rate is a number.
+    pub fn default_tier(&self) -> Option<&str> {
+        match &self.choice {
+            Choice::Tier { default: (name, _), .. } => Some(name),
+            Choice::Number { .. } => None,
         }
     }
 

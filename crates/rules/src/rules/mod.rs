@@ -3,6 +3,7 @@
 mod charges;
 mod decisions;
 mod named_client;
+mod named_rate;
 mod names;
 mod verify;
 mod when;
@@ -15,6 +16,8 @@ use http::{HeaderMap, HeaderName, Method, Uri};
 
 pub use self::charges::{Charges, LimitCharge, Positions};
 pub use self::named_client::NamedClientError;
+#[doc(hidden)]
+pub use self::named_rate::{KnownRate, NamedClient};
 pub use self::verify::{Completion, Identified, Verifier, Verify, is_incomplete};
 pub use self::when::{Unmet, When};
 use crate::charge::{Charge, ChargeKind, ClientId, Turn};

@@ -42,7 +42,7 @@ pub enum NamedClientError {
 
 /// The parts of the request.
 #[derive(Default)]
-struct Request {
+pub(super) struct Request {
     headers: HeaderMap,
     path: Option<String>,
     query: String,
@@ -85,15 +85,21 @@ impl Rules {
             let expected = limit.client.to_string();
             return Err(NamedClientError::Count { expected, needed: sources.len(), given: values.len() });
         }
-        let mut request = Request::default();
-        for (source, value) in sources.iter().zip(values) {
-            request.add(source, value).ok_or_else(|| NamedClientError::Unsendable(source.to_string()))?;
-        }
-        request.identify(limit, self)
+        let request = Request::new(&sources, values)?;
+        request.with_facts(limit, self, |facts| Ok(limit.client.identify(&facts, &self.addresses)?))?
     }
 }
 
 impl Request {
+    /// Creates a request with a value for each source.
+    pub(super) fn new(sources: &[&ClientSource], values: &[String]) -> Result<Self, NamedClientError> {
+        let mut request = Self::default();
+        for (source, value) in sources.iter().zip(values) {
+            request.add(source, value).ok_or_else(|| NamedClientError::Unsendable(source.to_string()))?;
+        }
+        Ok(request)
+    }
+
     /// Adds a value. Returns `None` if a request cannot contain it.
     fn add(&mut self, source: &ClientSource, value: &str) -> Option<()> {
         match source {
@@ -125,7 +131,13 @@ impl Request {
         Some(())
     }
 
-    fn identify(mut self, limit: &Limit, rules: &Rules) -> Result<ClientId, NamedClientError> {
+    /// Passes the facts of the request to a function.
+    pub(super) fn with_facts<T>(
+        mut self,
+        limit: &Limit,
+        rules: &Rules,
+        read: impl FnOnce(Facts<'_>) -> T,
+    ) -> Result<T, NamedClientError> {
         let unsendable = || NamedClientError::Unsendable(limit.client.to_string());
         if !self.cookies.is_empty() {
             let cookies = std::mem::take(&mut self.cookies);
@@ -138,7 +150,7 @@ impl Request {
         let identity = Some(Box::new(self.identity.into()));
         let facts =
             Facts { peer_is_client: true, tls: Some(&self.tls), extensions: Some(&self.extensions), identity, ..facts };
-        Ok(limit.client.identify(&facts, &rules.addresses)?)
+        Ok(read(facts))
     }
 }
 
