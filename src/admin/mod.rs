@@ -209,6 +209,21 @@ impl Admin {
         _ = store.refresh_clock().await;
     }
 
+    /// Returns the entries of the audit list as JSON, the oldest first.
+    pub(crate) fn audit_entries(&self) -> Vec<String> {
+        self.audit.held()
+    }
+
+    /// Returns a number that grows with each change of the audit list.
+    pub(crate) fn audit_version(&self) -> u64 {
+        self.audit.version()
+    }
+
+    /// Adds entries of another process to the audit list.
+    pub(crate) fn hold_audit(&self, entries: &[String]) {
+        self.audit.hold(&self.active.load().store, entries);
+    }
+
     /// Serves until the listener is closed, then finishes the requests that were sent before.
     pub(crate) async fn serve(self, listener: Listener) {
         let (mut closing, events, layer) = (listener.closing(), self.events.clone(), self.layer.clone());

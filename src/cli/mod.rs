@@ -74,7 +74,7 @@ enum Command {
     /// Send no new requests to a target of an upstream for a time
     Drain(operate::DrainArgs),
     /// Reject the requests of a client or network for a time
-    Ban(operate::OverrideArgs),
+    Ban(operate::BanArgs),
     /// Do not count the requests of a client or network for a time
     Exempt(operate::OverrideArgs),
     /// Change the rate of limits for a client or network for a time

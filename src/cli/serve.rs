@@ -14,7 +14,7 @@ use super::logging::Logs;
 use super::notify::{notify, notify_reloading};
 use super::signals::{Received, Signals};
 use crate::gateway::handover::{HandoverOutcome, ReleasedSuccessor, Successor};
-use crate::gateway::{FileReloader, Gateway, ReloadTrigger};
+use crate::gateway::{FileReloader, Gateway, Operators, ReloadTrigger};
 use tidegate_store::Store;
 
 /// The files that SIGHUP reopens and reloads.
@@ -169,8 +169,8 @@ impl Drain {
     /// Drains after the successor is ready to take over.
     async fn drain_after_handover(self, gateway: Gateway, successor: Successor) -> io::Result<()> {
         tracing::info!("successor serves, draining");
-        let store = gateway.store();
-        release(&successor, &store).await;
+        let (store, operators) = (gateway.store(), gateway.operators());
+        release(&successor, &store, operators).await;
         let successor = successor.into_released();
         let drained = spawn_blocking(move || gateway.drain_after_handover(self.timeout)).await;
         send_last_grants(&successor, &store).await;
@@ -179,12 +179,12 @@ impl Drain {
 
     /// Drains while the successor is still starting. At the end, the successor owns the sockets.
     async fn drain_during_start(self, gateway: Gateway, successor: Successor) -> io::Result<()> {
-        let store = gateway.store();
+        let (store, operators) = (gateway.store(), gateway.operators());
         let mut drained = spawn_blocking(move || gateway.drain_after_handover(self.timeout));
         let ready = tokio::select! {
             drained = &mut drained => {
                 // The successor reads the state and its release when it has started.
-                release(&successor, &store).await;
+                release(&successor, &store, operators).await;
                 return drained.map_err(io::Error::other)?;
             }
             ready = successor.wait_until_ready() => ready,
@@ -193,7 +193,7 @@ impl Drain {
             log_failure(successor, &error);
             return drained.await.map_err(io::Error::other)?;
         }
-        release(&successor, &store).await;
+        release(&successor, &store, operators).await;
         let (successor, drained) = (successor.into_released(), drained.await);
         send_last_grants(&successor, &store).await;
         drained.map_err(io::Error::other)?
@@ -201,9 +201,9 @@ impl Drain {
 }
 
 /// Sends the state of the store to the successor, and then the message that lets it serve.
-async fn release(successor: &Successor, store: &Store) {
+async fn release(successor: &Successor, store: &Store, operators: Operators) {
     let exporting = store.clone();
-    let state = spawn_blocking(move || exporting.begin_handover()).await;
+    let state = spawn_blocking(move || exporting.begin_handover(&operators.data())).await;
     let sent = match &state {
         Ok(state) => successor.send_state(&state.bytes).await,
         Err(_) => Err(io::Error::other("cannot export the state")),

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+mod checked_file;
 mod control;
 mod descriptors;
 mod error;
@@ -21,8 +22,10 @@ pub(crate) mod handover;
 mod identity_files;
 mod inherited;
 mod listeners;
+mod operators;
 mod reload_file;
 mod running;
+mod saved_operators;
 mod saved_rules;
 mod socket_file;
 mod socket_inode;
@@ -41,10 +44,12 @@ pub use self::error::{GatewayStartError, ReloadError};
 pub(crate) use self::files::GATEWAY_FILES;
 pub(crate) use self::inherited::InheritedSockets;
 use self::listeners::Listeners;
+pub(crate) use self::operators::Operators;
 pub(crate) use self::reload_file::{FileReloader, ReloadTrigger, StartRules};
 pub(crate) use self::running::AccessLogSwitch;
 pub use self::running::ReloadReport;
 use self::running::Running;
+use self::saved_operators::SavedOperators;
 pub(crate) use self::saved_rules::SavedRules;
 pub(crate) use self::socket_file::CurrentSockets;
 pub(crate) use self::state_file::StateFile;
@@ -72,6 +77,7 @@ const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);
 pub struct Gateway {
     admin_address: Option<ListenAddress>,
     layer: RateLimitLayer,
+    operators: Operators,
     readiness: admin::Readiness,
     threads: Threads,
     /// Ends the workers.
@@ -185,6 +191,7 @@ impl Gateway {
         };
         let started = (0..workers).map(start).collect::<io::Result<Vec<_>>>().map_err(GatewayStartError::Worker)?;
         let (handles, workers) = started.into_iter().unzip();
+        let operators = Operators::new(layer.clone(), admin.clone());
         let running = Running {
             config,
             metrics,
@@ -201,7 +208,19 @@ impl Gateway {
         };
         running.upstreams.resolver().wait_for_names();
         let reloader = Reloader(Arc::new(Mutex::new(Some(running))));
-        Ok(Self { admin_address, layer, readiness, threads, drain, workers, control, accepting, reloader, traces })
+        Ok(Self {
+            admin_address,
+            layer,
+            operators,
+            readiness,
+            threads,
+            drain,
+            workers,
+            control,
+            accepting,
+            reloader,
+            traces,
+        })
     }
 
     /// Blocks until the overrides of the store are known or the store did not reply in time. Then starts to accept
@@ -284,27 +303,36 @@ impl Gateway {
     /// # Errors
     /// A worker or the control thread ended with an error or a panic.
     pub fn drain(self, limit: Duration) -> io::Result<()> {
+        self.end(limit, true)
+    }
+
+    /// Ends the gateway. If it `saves`, the overrides are saved at the end.
+    fn end(self, limit: Duration, saves: bool) -> io::Result<()> {
         self.readiness.fail();
         self.layer.stop_waiting();
         self.layer.recorder().close();
-        if let Some(running) = self.reloader.0.lock().take() {
+        let running = self.reloader.0.lock().take();
+        let state_file = running.as_ref().and_then(|running| running.state_file.as_ref()).filter(|_| saves);
+        let saved = state_file.map(|file| SavedOperators::of_state(file.path()));
+        if let Some(running) = running {
             running.listeners.drain(limit);
         }
         self.drain.start(limit);
         let ended = self.workers.into_iter().map(joined).collect::<io::Result<Vec<()>>>();
         self.traces.flush();
+        saved.iter().for_each(|saved| saved.write(&self.operators));
         self.control.end()?;
         ended.map(|_| ())
     }
 
     /// Drains as [`drain`](Self::drain) does, but stops serving operators first: the successor has the same admin
-    /// socket.
+    /// socket, and saves the overrides.
     ///
     /// # Errors
     /// See [`drain`](Self::drain).
     pub(crate) fn drain_after_handover(self, limit: Duration) -> io::Result<()> {
         self.control.close();
-        self.drain(limit)
+        self.end(limit, false)
     }
 }
 

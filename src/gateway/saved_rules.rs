@@ -3,22 +3,16 @@
 //! A gateway that starts with an invalid rule file uses these texts. They are the texts of the rule files themselves: their
 //! placeholders are not replaced. Rule files can contain passwords, so only the owner can read the file.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::checked_file;
 use tidegate_config::{IncludedText, RuleFile, RuleTexts};
-use tidegate_rules::settings::files::read_at_most;
 
 /// The version of the file format.
 const VERSION: u32 = 1;
-/// A larger file is invalid. Rule files have at most 17 MiB.
-const MAX_BYTES: u64 = 64 << 20;
-/// Only the owner reads and writes the file.
-const MODE: u32 = 0o600;
 
 /// The path of the file, and the rule file that it belongs to.
 #[derive(Clone, Debug)]
@@ -64,17 +58,9 @@ impl SavedRules {
     /// # Errors
     /// The file cannot be read, or is damaged.
     pub(crate) fn read(&self) -> io::Result<Option<RuleTexts>> {
-        if !self.path.try_exists()? {
-            return Ok(None);
-        }
+        let Some(json) = checked_file::read(&self.path)? else { return Ok(None) };
         let damaged = |message: &str| io::Error::new(ErrorKind::InvalidData, message.to_owned());
-        let bytes = read_at_most(&self.path, MAX_BYTES).map_err(io::Error::other)?;
-        let text = String::from_utf8(bytes).map_err(|_| damaged("the file is not UTF-8"))?;
-        let (checksum, json) = text.split_once('\n').ok_or_else(|| damaged("the file has no checksum"))?;
-        if blake3::hash(json.as_bytes()).to_hex().as_str() != checksum {
-            return Err(damaged("the checksum does not match"));
-        }
-        let Content { version, rule_file, main, included } = serde_json::from_str(json)?;
+        let Content { version, rule_file, main, included } = serde_json::from_str(&json)?;
         if version != VERSION {
             return Err(damaged(&format!("the file has version {version}, not {VERSION}")));
         }
@@ -105,31 +91,16 @@ impl SavedRules {
             main: texts.main.to_string(),
             included: included.collect(),
         };
-        let json = serde_json::to_string(&content)?;
-        // A draining gateway may write at the same time as its successor.
-        let mut temporary = self.path.clone().into_os_string();
-        temporary.push(format!(".{}.tmp", std::process::id()));
-        let temporary = PathBuf::from(temporary);
-        let written = write_new(&temporary, &json).and_then(|()| fs::rename(&temporary, &self.path));
-        if written.is_err() {
-            _ = fs::remove_file(&temporary);
-        }
-        written
+        checked_file::replace(&self.path, &serde_json::to_string(&content)?)
     }
-}
-
-fn write_new(path: &Path, json: &str) -> io::Result<()> {
-    _ = fs::remove_file(path); // of an earlier process with the same id, perhaps with another mode
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)?;
-    writeln!(file, "{}", blake3::hash(json.as_bytes()).to_hex())?;
-    file.write_all(json.as_bytes())?;
-    file.sync_all()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
+    use super::checked_file::MODE;
     use super::*;
 
     #[test]

@@ -1,23 +1,31 @@
 //! Saves and restores the state of the store: in the file of `--state`, and during a handover.
 
 use super::Gateway;
+use super::saved_operators::SavedOperators;
 use super::state_file::StateFile;
 use tidegate_store::Store;
 use tidegate_store::transfer::StoreState;
 
 impl Gateway {
-    /// Assumes the number of gateways in the state file until Redis has counted them. Keeps the file up to date.
+    /// Assumes the number of gateways in the state file until Redis has counted them, and applies the saved overrides. Keeps
+    /// both files up to date.
     pub(crate) fn use_state_file(&self, file: Option<StateFile>) {
         self.layer.store().assume_gateways(file.as_ref().and_then(StateFile::gateways));
+        if let Some(file) = &file {
+            let saved = SavedOperators::of_state(file.path());
+            self.operators.hold(&saved.read(), "the file of `--state`");
+            self.control.tasks().spawn(saved.follow(self.operators.clone()));
+        }
         if let Some(running) = self.reloader.0.lock().as_mut() {
             running.state_file = file;
             running.follow_gateways();
         }
     }
 
-    /// Restores the buckets that the predecessor sent.
+    /// Restores the buckets, the overrides and the audit list that the predecessor sent.
     pub(crate) fn restore_state(&self, state: &StoreState) {
         self.layer.take_over(state);
+        self.operators.hold(&state.operators(), "the previous gateway");
     }
 
     /// Returns the store of the gateway.

@@ -47,6 +47,11 @@ impl StateFile {
         Self { path: path.to_owned(), gateways }
     }
 
+    /// Returns the path of the file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns the number of gateways in the file.
     pub(crate) fn gateways(&self) -> Option<u32> {
         self.gateways

@@ -37,7 +37,7 @@ async fn gateways_share_the_audit_list_also_after_an_outage() {
 
     redis.signal("STOP");
     reset(&one, "third").await;
-    let own = shown(&[("third", false), ("first", false)]);
+    let own = shown(&[("third", false), ("second", false), ("first", false)]);
     soon(async { while reasons(&one).await != own {} }).await;
     redis.signal("CONT");
     let all = shown(&[("third", true), ("second", true), ("first", true)]);

@@ -39,9 +39,11 @@ pub use self::memory::{Memory, Usage};
 pub use self::negative_cache::NegativeCache;
 pub use self::operations::inspection::Inspection;
 pub use self::operations::limiters::{LimiterRef, SetRate};
-pub use self::operations::overrides::{MAX_OVERRIDES, OverridesVersion, PutOverride, StoredOverrides};
+pub use self::operations::overrides::{
+    MAX_OVERRIDES, OverridesVersion, PutOverride, RestoredOverrides, StoredOverride, StoredOverrides,
+};
 #[cfg(feature = "redis")]
-pub use self::redis::{MAX_AUDIT_ENTRIES, RejectedMinute, redis_keys};
+pub use self::redis::{AuditMark, MAX_AUDIT_ENTRIES, RejectedMinute, redis_keys};
 #[cfg(feature = "redis")]
 pub use self::redis::{Redis, RedisStoreBuilder};
 use tidegate_limit::clock::{Clock, SystemClock};

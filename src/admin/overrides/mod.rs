@@ -113,6 +113,7 @@ pub(super) async fn remove(
     };
     let removed = id.clone();
     let text = admin.make_change(change, move |admin| async move {
+        restore(&admin).await;
         let text = active.store.remove_override(&removed).await?;
         refresh(&admin).await;
         text.ok_or_else(unknown)
@@ -125,6 +126,7 @@ pub(super) async fn remove(
 async fn write(admin: &Admin, store: &Store, entry: &Override, replaces: bool) -> Result<(), Problem> {
     let text = serde_json::to_string(entry);
     let text = text.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    restore(admin).await;
     match store.put_override(&entry.id, &text, entry.until, replaces).await? {
         PutOverride::Done => {}
         PutOverride::Exists => {
@@ -142,6 +144,11 @@ async fn write(admin: &Admin, store: &Store, entry: &Override, replaces: bool) -
     }
     refresh(admin).await;
     Ok(())
+}
+
+/// Restores overrides that the store has lost, so that a change finds them. If the store does not reply, the change fails.
+async fn restore(admin: &Admin) {
+    _ = admin.layer.refresh_overrides().await;
 }
 
 /// Applies the change on this gateway. If the store does not reply now, the next regular reading applies it.

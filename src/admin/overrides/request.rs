@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use http::StatusCode;
+use ipnet::IpNet;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -21,6 +22,10 @@ use tidegate_rules::charge::ClientId;
 
 /// The longest texts, in bytes, that name a scope or a client. Names and addresses in use are shorter.
 const MAX_TEXT: usize = 4 * 1024;
+
+/// The shortest prefixes of networks that a ban without `force` concerns. Larger networks have many owners.
+const SHORTEST_IPV4: u8 = 8;
+const SHORTEST_IPV6: u8 = 19;
 
 /// The body of a request.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -47,6 +52,9 @@ pub(super) struct NewOverride {
     /// Whether to replace an override with the same action, scope and target.
     #[serde(default)]
     pub(super) replace: bool,
+    /// Whether to allow a ban of a network larger than /8, or /19 for IPv6.
+    #[serde(default)]
+    force: bool,
 }
 
 /// The target, as operators name it.
@@ -78,6 +86,9 @@ impl NewOverride {
         };
         active.check_scope(&scope)?;
         let target = self.target.resolve(active, &scope)?;
+        if self.action == Action::Ban && !self.force {
+            check_size(&target)?;
+        }
         let adjustment = adjustment(active, self.action, &scope, self.rate, self.multiply.as_ref())?;
         let until = until(active.store.now(), self.duration.as_deref(), self.until.as_deref())?;
         let reason = self.reason.trim().to_owned();
@@ -122,6 +133,20 @@ impl NewTarget {
             }
         }
     }
+}
+
+/// Checks that a ban without `force` does not concern a large part of the internet.
+fn check_size(target: &Target) -> Result<(), Problem> {
+    let Target::Network(network) = target else { return Ok(()) };
+    let shortest = match network {
+        IpNet::V4(_) => SHORTEST_IPV4,
+        IpNet::V6(_) => SHORTEST_IPV6,
+    };
+    if network.prefix_len() >= shortest {
+        return Ok(());
+    }
+    let detail = format!("a ban of {network} is larger than /{shortest}: set `force` (`--force`) if that is intended");
+    Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail))
 }
 
 /// Returns the new rate of an `adjust`, and checks that the limits can have it.

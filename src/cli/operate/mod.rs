@@ -4,6 +4,7 @@
 mod address;
 mod api;
 mod client;
+mod confirm;
 mod limits;
 mod overrides;
 mod record;
@@ -22,8 +23,9 @@ use serde_json::Value;
 
 pub(super) use self::api::{ApiArgs, ApiError};
 pub(super) use self::client::{ClientArgs, client};
+use self::confirm::is_confirmed;
 pub(super) use self::limits::{LimitsArgs, limits};
-pub(super) use self::overrides::{AdjustArgs, OverrideArgs, OverridesArgs, adjust, ban, exempt, overrides};
+pub(super) use self::overrides::{AdjustArgs, BanArgs, OverrideArgs, OverridesArgs, adjust, ban, exempt, overrides};
 pub(super) use self::record::{RecordArgs, record};
 use self::request::{LimitName, query};
 pub(super) use self::status::{StatusArgs, status};
@@ -42,6 +44,9 @@ pub(super) struct ResetArgs {
     /// Why, for the audit list
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    /// Do not ask before all clients are reset
+    #[arg(long)]
+    yes: bool,
     #[command(flatten)]
     api: ApiArgs,
 }
@@ -63,6 +68,11 @@ struct ClientName {
 /// Resets a client, or all clients of a limit. Returns the exit code.
 pub(super) fn reset(args: &ResetArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
     let mut parameters = args.client.parameters();
+    let question = || format!("reset all clients of {}?", args.limit);
+    if parameters.is_empty() && !args.yes && !is_confirmed(&question(), errors)? {
+        writeln!(errors, "tidegate: nothing was reset")?;
+        return Ok(1);
+    }
     let below: &[&str] = if parameters.is_empty() { &[] } else { &["client"] };
     parameters.extend(args.reason.as_ref().map(|reason| ("reason", reason.clone())));
     let target = args.limit.path(below) + &query(&parameters);

@@ -1,6 +1,7 @@
 //! The commands that change limits for one client or network: `ban`, `exempt`, `adjust` and `overrides`.
 
 use std::io::{self, Write};
+use std::iter;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -14,7 +15,20 @@ use tidegate_layer::overrides::Factor;
 /// The most skipped limits that a message names.
 const MAX_SKIPPED: usize = 10;
 
-/// Arguments of `tidegate ban` and `tidegate exempt`.
+/// Arguments of `tidegate ban`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct BanArgs {
+    #[command(flatten)]
+    common: OverrideArgs,
+    /// Allow a network larger than /8, or /19 for IPv6
+    #[arg(long)]
+    force: bool,
+    /// End the open WebSockets, tunnels and streams of the client as well
+    #[arg(long)]
+    disconnect: bool,
+}
+
+/// Arguments of `tidegate exempt`, which are common to all overrides.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct OverrideArgs {
     #[command(flatten)]
@@ -120,13 +134,14 @@ enum OverridesCommand {
 }
 
 /// Bans a client. Returns the exit code.
-pub(in crate::cli) fn ban(args: &OverrideArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
-    args.create("ban", None, out, errors)
+pub(in crate::cli) fn ban(args: &BanArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
+    let flags = [("force", args.force), ("disconnect", args.disconnect)].into_iter().filter(|(_, is_set)| *is_set);
+    args.common.create("ban", flags.map(|(key, is_set)| (key, json!(is_set))), out, errors)
 }
 
 /// Exempts a client from limits. Returns the exit code.
 pub(in crate::cli) fn exempt(args: &OverrideArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
-    args.create("exempt", None, out, errors)
+    args.create("exempt", [], out, errors)
 }
 
 /// Changes the rate of limits for a client. Returns the exit code.
@@ -170,7 +185,7 @@ impl OverrideArgs {
     fn create(
         &self,
         action: &str,
-        rate: Option<(&str, Value)>,
+        more: impl IntoIterator<Item = (&'static str, Value)>,
         out: &mut impl Write,
         errors: &mut impl Write,
     ) -> io::Result<u8> {
@@ -191,7 +206,7 @@ impl OverrideArgs {
             "reason": self.reason,
             "replace": self.replace,
         });
-        [Some(end), rate].into_iter().flatten().for_each(|(key, value)| body[key] = value);
+        iter::once(end).chain(more).for_each(|(key, value)| body[key] = value);
         let created = self.api.send_body("POST", &path(&["overrides"]), &body);
         answered(created, errors, |created| show(created, &self.api, out))
     }

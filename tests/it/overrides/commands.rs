@@ -23,6 +23,13 @@ async fn command_line_changes_one_client() {
     let (code, _, errors) = run(&ban).await;
     assert_eq!((code, errors.contains("--replace")), (1, true), "{errors}");
     assert_eq!(run(&[&ban[..], &["--replace"]].concat()).await.0, 0);
+    let all = ["ban", "--address", "0.0.0.0/0", "--for", "1h", "--reason", "all"];
+    let (code, _, errors) = run(&all).await;
+    assert_eq!((code, errors.contains("`--force`")), (1, true), "{errors}");
+    let (code, out, errors) = run(&[&all[..], &["--force", "--json"]].concat()).await;
+    let forced: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{errors}"));
+    assert_eq!((code, &forced["target"]["address"]), (0, &json!("0.0.0.0/0")));
+    assert_eq!(run(&["overrides", "remove", forced["id"].as_str().expect("an id")]).await.0, 0);
 
     let (code, out, _) = run(&["overrides"]).await;
     assert_eq!((code, out.contains("a \"test\"")), (0, true), "{out}");

@@ -2,6 +2,8 @@
 
 mod commands;
 mod laws;
+mod lost;
+mod passed_on;
 mod requests;
 mod shared;
 mod shown;

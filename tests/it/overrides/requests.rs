@@ -19,6 +19,10 @@ async fn invalid_overrides_are_problems() {
         (json!({ "action": "ban", "target": { "ip": "192.0.2.1" } }), 400, "unknown variant `ip`"),
         (json!({ "action": "ban", "target": address, "colour": 1 }), 400, "unknown field `colour`"),
         (json!({ "action": "ban", "target": { "address": "192.0.2.1/33" } }), 400, "not an IP address"),
+        (json!({ "action": "ban", "target": { "address": "0.0.0.0/0" } }), 422, "larger than /8: set `force`"),
+        (json!({ "action": "ban", "target": { "address": "10.0.0.0/7" } }), 422, "10.0.0.0/7"),
+        (json!({ "action": "ban", "target": { "address": "::ffff:0.0.0.0/96" } }), 422, "0.0.0.0/0"),
+        (json!({ "action": "ban", "target": { "address": "2000::/18" } }), 422, "larger than /19"),
         (json!({ "action": "ban", "target": { "hash": "12" } }), 400, "32 hexadecimal digits"),
         (json!({ "action": "ban", "target": { "client": ["k"] } }), 400, "`--limit`"),
         (json!({ "action": "ban", "scope": "rest", "target": { "client": ["k"] } }), 400, "`--limit`"),
@@ -54,6 +58,21 @@ async fn invalid_overrides_are_problems() {
     assert_eq!(admin.api("GET", "audit", "").await.1, json!([]));
     assert_eq!(admin.change("overrides/none").await.0, 404);
     assert_eq!(admin.change("overrides/0123456789abcdef").await.0, 404);
+}
+
+#[tokio::test]
+async fn ban_of_a_large_network_needs_force() {
+    let admin = Admin::with_tokens("");
+    for network in ["10.0.0.0/8", "2000::/19"] {
+        drop(created(&admin, json!({ "action": "ban", "target": { "address": network } })).await);
+    }
+    let all =
+        |action: &str, force: bool| json!({ "action": action, "target": { "address": "0.0.0.0/0" }, "force": force });
+    assert_eq!(create(&admin, all("ban", false)).await.0, 422);
+    assert_eq!(create(&admin, all("exempt", false)).await.0, 201, "an exemption rejects nothing");
+    assert_eq!(admin.request("/", "").await.status(), 200);
+    drop(created(&admin, all("ban", true)).await);
+    assert_eq!(admin.request("/", "").await.status(), 403);
 }
 
 #[tokio::test]

@@ -1,6 +1,5 @@
 //! Overrides on two gateways with one Redis: they are in force on both, and survive restarts, outages and reloads.
 
-use deadpool_redis::redis::cmd;
 use serde_json::json;
 
 use super::{created, remove, statuses, with_key};
@@ -97,17 +96,6 @@ async fn reload_keeps_overrides_and_a_new_store_has_its_own() {
     admin.reload(&format!("{}{RULES}", store(&second)));
     until_banned(&admin, true).await;
     assert_eq!(admin.api("GET", "overrides", "").await.1.as_array().map(Vec::len), Some(1));
-}
-
-/// A Redis that lost its data has no overrides, although its version may look the same.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lost_data_ends_overrides() {
-    let Some(redis) = RedisServer::start() else { return };
-    let admin = gateway(&redis);
-    drop(created(&admin, json!({ "action": "ban", "target": { "address": "127.0.0.1" } })).await);
-    assert_eq!(with_key(&admin, "k").await.status(), 403);
-    cmd("FLUSHALL").exec(&mut redis.connection()).expect("flushed");
-    until_banned(&admin, false).await;
 }
 
 /// All keys of overrides are in one hash slot.

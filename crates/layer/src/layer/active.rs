@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::overrides::{KnownOverrides, PreparedOverrides};
+use super::known_overrides::KnownOverrides;
+use super::overrides::PreparedOverrides;
 use crate::admission::may_wait;
 use crate::local_response::LocalResponse;
 use crate::ruleset::RuleSet;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::RateLimitLayer;
+use super::known_overrides::KnownOverrides;
 use crate::admission::may_wait;
 use crate::headers;
 use crate::local_response::LocalResponse;
@@ -18,17 +19,7 @@ use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::request::facts::Facts;
 use tidegate_rules::route::Route;
 use tidegate_rules::rules::{Charges, LimitCheck};
-use tidegate_store::{OverridesVersion, Store, StoreError, StoredOverrides};
-
-/// The overrides in force, and the store that they are from.
-#[derive(Debug)]
-pub struct KnownOverrides {
-    pub(super) store: Store,
-    /// `None` if the store has not replied yet.
-    pub(super) version: Option<OverridesVersion>,
-    /// In the order of their ids.
-    overrides: Vec<Arc<Override>>,
-}
+use tidegate_store::Store;
 
 /// Overrides, prepared for the limits of one version of the rules.
 #[derive(Debug)]
@@ -67,43 +58,14 @@ struct AdjustedLimiter {
 // === impl KnownOverrides ===
 
 impl KnownOverrides {
-    /// Creates the empty set of a store that has not replied yet.
-    pub(super) fn unknown(store: Store) -> Self {
-        Self { store, version: None, overrides: Vec::new() }
-    }
-
-    /// Creates the set that the store has returned. Skips entries that another version of this program has written in
-    /// another form.
-    pub(super) fn new(store: Store, version: OverridesVersion, texts: &[(String, String)]) -> Self {
-        let read =
-            |(id, text): &(String, String)| serde_json::from_str(text).ok().filter(|entry: &Override| entry.id == *id);
-        let mut overrides: Vec<_> = texts.iter().filter_map(read).map(Arc::new).collect();
-        if overrides.len() < texts.len() {
-            let unreadable = texts.len() - overrides.len();
-            tracing::warn!(unreadable, "overrides in the store are not readable, ignoring them");
-        }
-        overrides.sort_by(|first, second| first.id.cmp(&second.id));
-        Self { store, version: Some(version), overrides }
-    }
-
-    /// Returns `true` if the store has replied since this gateway started.
-    pub fn is_known(&self) -> bool {
-        self.version.is_some()
-    }
-
-    /// Returns the overrides that are in force at this time, in the order of their ids.
-    pub fn in_force(&self, now: Timestamp) -> impl Iterator<Item = &Arc<Override>> {
-        self.overrides.iter().filter(move |entry| entry.is_in_force(now))
-    }
-
     /// Prepares the overrides for the limits of these rules. Limiters that `before` has already are reused, so that cached
     /// refusals stay valid. Returns `None` if there are no overrides.
     pub(super) fn prepare(&self, rules: &RuleSet, before: Option<&PreparedOverrides>) -> Option<PreparedOverrides> {
-        if self.overrides.is_empty() {
+        if self.all().is_empty() {
             return None;
         }
         let mut adjusted = AdjustedLimiters::new();
-        for entry in self.overrides.iter().filter(|entry| entry.action == Action::Adjust) {
+        for entry in self.all().iter().filter(|entry| entry.action == Action::Adjust) {
             for (route, limit) in rules.limits() {
                 if entry.scope.contains_limit(route, &limit.name) && limit.limiter.is_adjustable() {
                     let tiers = limit.rates.iter().flat_map(|rates| rates.tiers()).map(|(_, limiter)| limiter);
@@ -116,18 +78,13 @@ impl KnownOverrides {
                 }
             }
         }
-        Some(PreparedOverrides { index: OverrideIndex::new(self.overrides.iter().cloned()), adjusted })
+        Some(PreparedOverrides { index: OverrideIndex::new(self.all().iter().cloned()), adjusted })
     }
 }
 
 // === impl RateLimitLayer ===
 
 impl RateLimitLayer {
-    #[doc(hidden)]
-    pub fn overrides(&self) -> Arc<KnownOverrides> {
-        Arc::clone(&self.state.active.load().last_read)
-    }
-
     /// Returns the override that concerns this client of a limit.
     #[doc(hidden)]
     pub fn override_of(&self, route: &str, limit: &str, client: &ClientId) -> Option<Override> {
@@ -153,27 +110,6 @@ impl RateLimitLayer {
             overrides.of_request(&active.rules, found.route, facts, checks, self.state.store(&active))
         });
         found.unwrap_or_default()
-    }
-
-    /// Reads the overrides of the store, if they have changed, and applies them to all later requests of all workers.
-    ///
-    /// # Errors
-    /// The store did not reply. The known overrides stay in force.
-    #[doc(hidden)]
-    pub async fn refresh_overrides(&self) -> Result<(), StoreError> {
-        // An earlier reading must not replace a later one.
-        let _reading = self.state.reading_overrides.lock().await;
-        let (store, last_read) = (self.store(), self.overrides());
-        let version = store.overrides_version().await?;
-        if last_read.version.as_ref() == Some(&version) && last_read.store.has_same_buckets(&store) {
-            return if last_read.overrides.is_empty() { Ok(()) } else { store.refresh_clock().await };
-        }
-        let StoredOverrides { version, texts } = store.read_overrides().await?;
-        let last_read = KnownOverrides::new(store, version, &texts);
-        let _replacing = self.state.replacing.lock();
-        let active = self.state.active.load();
-        self.state.active.store(Arc::new(active.with_overrides(last_read)));
-        Ok(())
     }
 }
 

@@ -35,7 +35,7 @@ use self::registry::Registry;
 use self::transaction::{Locked, Lookups, Transaction, lock};
 use super::StoreError;
 use super::in_flight::InFlight;
-use crate::operations::overrides::LocalOverrides;
+use crate::operations::local_overrides::LocalOverrides;
 use tidegate_limit::Mode;
 use tidegate_limit::clock::{Clock, Timestamp};
 use tidegate_rules::charge::{Charge, Granted, Limiter, Outcome};

@@ -2,5 +2,6 @@
 
 pub(crate) mod inspection;
 pub(crate) mod limiters;
+pub(crate) mod local_overrides;
 pub(crate) mod overrides;
 pub(crate) mod reset;

@@ -1,27 +1,54 @@
 //! Stores the overrides of limits: texts with an id and an end, which all gateways on a store share. They are in Redis if the
 //! buckets are, otherwise in this process.
+//!
+//! Gateways restore overrides after the store has lost its data. Each change of an override has a revision, and the store
+//! remembers the revision of a removed or shortened override as long as an earlier revision could be in force. So the
+//! newest revision wins, whichever gateway restores first.
 
-use std::collections::BTreeMap;
-
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::{Backend, Store, StoreError, backend};
 use tidegate_limit::clock::{Timestamp, wall_time};
 
-/// The maximal number of overrides. Each gateway keeps all of them in memory.
+/// The maximal number of overrides, and of records of removed overrides. Each gateway keeps all of them in memory.
 pub const MAX_OVERRIDES: usize = 10_000;
 
 /// A text that changes whenever the overrides change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OverridesVersion(pub(crate) String);
 
+/// An override in the store, or the record of a removed one. All times are milliseconds since 1970, by the store's clock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredOverride {
+    /// The id of the override.
+    pub id: String,
+    /// Grows with each change of the override: the time of the change, at least 1 more than before.
+    pub revision: u64,
+    /// The end of the override.
+    pub ends: u64,
+    /// The latest end of all its revisions. Until then, the store knows that earlier revisions are not in force.
+    pub remembered: u64,
+    /// `None` if the override was removed.
+    pub text: Option<String>,
+}
+
 /// All overrides of a store.
 #[derive(Debug)]
 pub struct StoredOverrides {
     /// The version of the list.
     pub version: OverridesVersion,
-    /// By id.
-    pub texts: Vec<(String, String)>,
+    /// In any order, each id once.
+    pub entries: Vec<StoredOverride>,
+}
+
+/// The numbers of entries that a restore has written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RestoredOverrides {
+    /// Overrides.
+    pub overrides: usize,
+    /// Records of removed overrides.
+    pub removals: usize,
 }
 
 /// The result of a write.
@@ -35,11 +62,18 @@ pub enum PutOverride {
     Full,
 }
 
-/// The overrides of a store in this process.
-#[derive(Debug, Default)]
-pub(crate) struct LocalOverrides {
-    version: u64,
-    by_id: BTreeMap<String, (Timestamp, String)>,
+// === impl StoredOverride ===
+
+impl StoredOverride {
+    /// Returns `true` if the override is in force at this time.
+    pub(crate) fn is_live(&self, now: Timestamp) -> bool {
+        self.text.is_some() && now.as_millis() < self.ends
+    }
+
+    /// Returns `true` if the entry is of use at this time: its override is in force, or an earlier revision could be.
+    pub fn is_remembered(&self, now: Timestamp) -> bool {
+        now.as_millis() < self.remembered
+    }
 }
 
 // === impl Store ===
@@ -101,6 +135,23 @@ impl Store {
         )
     }
 
+    /// Writes entries that the store has lost: those that are newer than its own entries with the same ids. Entries whose
+    /// time to be remembered is over are ignored.
+    ///
+    /// # Errors
+    /// The store did not reply; see [`StoreError`]. Some entries may have been written.
+    #[doc(hidden)]
+    pub async fn restore_overrides(&self, entries: &[StoredOverride]) -> Result<RestoredOverrides, StoreError> {
+        backend!(
+            self,
+            |memory| {
+                let (mut overrides, now) = memory.overrides();
+                Ok(overrides.restore(entries, now))
+            },
+            |redis| redis.store().restore_overrides(entries).await
+        )
+    }
+
     /// Corrects the estimate of the time of Redis's clock, which may have been set.
     ///
     /// # Errors
@@ -133,41 +184,5 @@ impl Store {
     #[doc(hidden)]
     pub fn now(&self) -> Timestamp {
         backend!(self, |memory| memory.now(), |redis| redis.store().now())
-    }
-}
-
-// === impl LocalOverrides ===
-
-impl LocalOverrides {
-    fn version(&self) -> OverridesVersion {
-        OverridesVersion(self.version.to_string())
-    }
-
-    fn read(&self) -> StoredOverrides {
-        let texts = self.by_id.iter().map(|(id, (_, text))| (id.clone(), text.clone())).collect();
-        StoredOverrides { version: self.version(), texts }
-    }
-
-    fn put(&mut self, id: &str, text: &str, until: Timestamp, replaces: bool, now: Timestamp) -> PutOverride {
-        self.remove_ended(now);
-        match self.by_id.contains_key(id) {
-            true if !replaces => return PutOverride::Exists,
-            false if self.by_id.len() >= MAX_OVERRIDES => return PutOverride::Full,
-            _ => {}
-        }
-        self.by_id.insert(id.to_owned(), (until, text.to_owned()));
-        self.version += 1;
-        PutOverride::Done
-    }
-
-    fn remove(&mut self, id: &str, now: Timestamp) -> Option<String> {
-        self.remove_ended(now);
-        let (_, text) = self.by_id.remove(id)?;
-        self.version += 1;
-        Some(text)
-    }
-
-    fn remove_ended(&mut self, now: Timestamp) {
-        self.by_id.retain(|_, (until, _)| *until > now);
     }
 }

@@ -48,7 +48,7 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use self::adopted::AdoptedFailures;
-pub use self::audit::MAX_AUDIT_ENTRIES;
+pub use self::audit::{AuditMark, MAX_AUDIT_ENTRIES};
 pub use self::builder::RedisStoreBuilder;
 use self::dispatch::{DispatcherContext, Dispatchers};
 use self::hash_slots::{hash_slot_of, hash_slot_of_key};

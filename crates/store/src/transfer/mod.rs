@@ -1,11 +1,13 @@
 //! The state of a store that a handover moves to the next gateway: the number of gateways, the buckets in use of this
-//! process, and the permits that are owed to Redis.
+//! process, the permits that are owed to Redis, and the data of operators.
 //!
-//! The state is lines of JSON: first the header, then late charges, limits, and after each limit its buckets. A reader
+//! The state is lines of JSON: first the header, then late charges, overrides, the audit list, limits, and after each limit
+//! its buckets. A reader
 //! ignores lines that it does not know, and buckets of limits that its rules do not have. Times are relative to the
 //! sender's present.
 
 mod limiter;
+mod operators;
 #[cfg(test)]
 #[cfg(feature = "redis")]
 mod tests;
@@ -17,8 +19,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use self::limiter::{SerializedLateCharge, SerializedMode};
+pub use self::operators::OperatorData;
 use super::fallback::LocalState;
-use super::{Backend, Memory, Store, backend};
+use super::{Backend, Memory, Store, StoredOverride, backend};
 use tidegate_limit::Quota;
 use tidegate_limit::text::hex;
 use tidegate_rules::charge::Limiter;
@@ -66,6 +69,9 @@ struct Header {
 enum Line {
     #[serde(rename = "payment")]
     LateCharge(SerializedLateCharge),
+    Override(StoredOverride),
+    /// An entry of the audit list.
+    Audit(String),
     /// The limit of the buckets that follow.
     Limit {
         name: String,
@@ -141,6 +147,7 @@ impl StoreState {
                     imported.buckets += usize::from(is_known);
                     imported.ignored += usize::from(!is_known);
                 }
+                Some(Line::Override(_) | Line::Audit(_)) => {} // the gateway restores them
                 None => imported.ignored += 1,
             }
         }
@@ -246,15 +253,17 @@ impl Store {
         });
     }
 
-    /// Starts to decide by a part of each share, since a successor takes over. Returns the state for the successor.
+    /// Starts to decide by a part of each share, since a successor takes over. Returns the state for the successor, with
+    /// this data of operators.
     #[doc(hidden)]
-    pub fn begin_handover(&self) -> SentState {
+    pub fn begin_handover(&self, operators: &OperatorData) -> SentState {
         let (state, buckets) = backend!(self, |memory| (None, &**memory), |redis| {
             let fallback = redis.store().fallback();
             (Some(fallback.begin_handover()), fallback.buckets())
         });
         let mut sent = SentState::new(buckets, state);
         self.add_late_charges(&mut sent);
+        sent.add_operators(operators);
         sent.add_buckets(buckets);
         sent
     }

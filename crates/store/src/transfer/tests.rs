@@ -57,7 +57,7 @@ fn read(sent: &SentState) -> StoreState {
 
 /// Hands over to a store with these rules.
 fn hand_over(old: &Store, limiters: &[Arc<Limiter>]) -> Store {
-    let (new, sent) = (unreachable_redis(), old.begin_handover());
+    let (new, sent) = (unreachable_redis(), old.begin_handover(&OperatorData::default()));
     new.take_over(&read(&sent), limiters);
     old.finish_handover(&sent);
     new
@@ -130,7 +130,7 @@ fn local_grants_move_once_with_the_limiter_of_the_sender() {
     for (limiter, client) in limiters.iter().flat_map(|limiter| clients.iter().map(move |client| (limiter, client))) {
         assert_eq!(granted(&old, &charge(limiter, Some(client)), 2), 2);
     }
-    let sent = old.begin_handover();
+    let sent = old.begin_handover(&OperatorData::default());
     let before: Vec<_> = sent.late_charges.clone();
     let new = unreachable_redis();
     new.take_over(&read(&sent), &[]); // its rules have none of these limits
@@ -183,7 +183,7 @@ fn embedded_buckets_move_to_a_successor_with_the_same_limits() {
         limiter("{a}:gcra", Mode::PerClient, 12, Algorithm::TokenBucket),         // another algorithm
         limiter("{a}:sliding_window", Mode::Overall, 12, Algorithm::SlidingWindow { segments: 6 }), // another mode
     ];
-    new.take_over(&read(&old.begin_handover()), &changed);
+    new.take_over(&read(&old.begin_handover(&OperatorData::default())), &changed);
     let remaining = |limiter: &Arc<Limiter>, client| granted(&new, &charge(limiter, client), 30);
     assert_eq!(remaining(&changed[0], Some(&clients[1])), 15);
     assert_eq!(remaining(&changed[0], Some(&clients[2])), 20);
@@ -207,7 +207,7 @@ fn buckets_of_slow_clients_survive_a_handover_and_a_sweep() {
         let (old, new) = (store(2), store(2));
         assert_eq!(granted(&old, &charge(&slow, Some(&slow_client)), 2), 1);
         clock.advance_millis(300_000);
-        new.take_over(&read(&old.begin_handover()), std::slice::from_ref(&default));
+        new.take_over(&read(&old.begin_handover(&OperatorData::default())), std::slice::from_ref(&default));
         // The second client finds no capacity, so full buckets are removed.
         assert_eq!([&first, &second].map(|client| granted(&new, &charge(&default, Some(client)), 1)), [1, 1]);
         assert_eq!(granted(&new, &charge(&slow, Some(&slow_client)), 1), 0, "{algorithm:?}");
@@ -222,14 +222,14 @@ fn successor_with_another_secret_gets_grants_but_no_buckets() {
     assert_eq!(granted(&old, &charge, 4), 4);
     let new = unreachable_redis();
     _ = fallback(&new).buckets().share_secret(KeySecret::random());
-    new.take_over(&read(&old.begin_handover()), &limiters);
+    new.take_over(&read(&old.begin_handover(&OperatorData::default())), &limiters);
     assert_eq!((fallback(&new).owed_permits(), fallback(&new).buckets().len()), (4, 0));
 }
 
 #[test]
 fn damaged_states_are_rejected_or_ignored() {
     let store = unreachable_redis();
-    let sent = store.begin_handover();
+    let sent = store.begin_handover(&OperatorData::default());
     let text = String::from_utf8(sent.bytes).expect("text");
     let with = |old: &str, new: &str| StoreState::new(text.replace(old, new).into_bytes());
     assert!(with("", "").is_ok());
