@@ -79,7 +79,7 @@ impl Audit {
         tracing::info!(operator, action, target, client, reason, outcome, "operator change");
         let outcome = outcome.to_owned();
         let mut held = self.0.held.lock();
-        // Entries are in the order of their times, also those of one millisecond.
+        // Entries are in the order of their times, so each has its own millisecond.
         held.last = wall_time().max(held.last.plus_millis(1));
         let entry = Entry { time: held.last.to_rfc3339(), outcome, change };
         held.add(serde_json::to_string(&entry).unwrap_or_default(), false);
@@ -91,7 +91,7 @@ impl Audit {
         self.0.changed.notified().await;
     }
 
-    /// Writes the entries to the store that it lacks: new ones, and those that it has lost. Reads those of other gateways.
+    /// Writes entries that the store lacks: new ones, and lost ones. Reads the entries of other gateways.
     pub(super) async fn share(&self, store: &Store) -> Result<(), StoreError> {
         let mark = store.audit_mark().await?;
         let Some(mark) = mark else { return Ok(()) };

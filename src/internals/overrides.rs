@@ -21,6 +21,7 @@ pub async fn ban_many(layer: &RateLimitLayer, count: u32) -> Result<(), StoreErr
                 scope: scope.clone(),
                 target,
                 adjustment: Adjustment::default(),
+                disconnect: false,
                 until: store.now().plus_millis(3_600_000),
                 reason: "a benchmark".to_owned(),
                 by: "a benchmark".to_owned(),

@@ -269,6 +269,7 @@ async fn explanation_has_each_effect_of_overrides() {
             scope,
             target: network.clone(),
             adjustment: Adjustment { rate: None, multiply },
+            disconnect: false,
             until: store.now().plus_millis(3_600_000),
             reason: "a test".to_owned(),
             by: "ann".to_owned(),

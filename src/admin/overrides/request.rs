@@ -52,6 +52,9 @@ pub(super) struct NewOverride {
     /// Whether to replace an override with the same action, scope and target.
     #[serde(default)]
     pub(super) replace: bool,
+    /// Whether a ban also ends the open WebSockets, tunnels and streams of the client.
+    #[serde(default)]
+    disconnect: bool,
     /// Whether to allow a ban of a network larger than /8, or /19 for IPv6.
     #[serde(default)]
     force: bool,
@@ -89,6 +92,9 @@ impl NewOverride {
         if self.action == Action::Ban && !self.force {
             check_size(&target)?;
         }
+        if self.disconnect && self.action != Action::Ban {
+            return Err(Problem::bad_request("`disconnect` applies only to `ban`"));
+        }
         let adjustment = adjustment(active, self.action, &scope, self.rate, self.multiply.as_ref())?;
         let until = until(active.store.now(), self.duration.as_deref(), self.until.as_deref())?;
         let reason = self.reason.trim().to_owned();
@@ -96,7 +102,8 @@ impl NewOverride {
             return Err(Problem::bad_request(format!("`reason` needs 1 to {MAX_REASON} bytes")));
         }
         let id = Override::id_of(self.action, &scope, &target);
-        Ok(Override { id, action: self.action, scope, target, adjustment, until, reason, by: operator })
+        let (action, disconnect) = (self.action, self.disconnect);
+        Ok(Override { id, action, scope, target, adjustment, disconnect, until, reason, by: operator })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Asks the operator to confirm a change with a large effect.
 
-use std::io::{self, BufRead, IsTerminal, Read, Write, stdin};
+use std::io::{self, BufRead, IsTerminal, Write, stdin};
 
 /// The longest answer in bytes.
 const MAX_ANSWER: u64 = 64;

@@ -220,6 +220,9 @@ fn show(entry: &Value, api: &ApiArgs, out: &mut impl Write) -> io::Result<u8> {
     }
     let mut table = vec![("id", text(&entry["id"])), ("action", text(&entry["action"])), ("scope", scope(entry))];
     table.extend([("target", target(entry)), ("rate", rate(entry)), ("until", text(&entry["until"]))]);
+    if entry["disconnect"] == true {
+        table.push(("disconnect", "ends open WebSockets, tunnels and streams".to_owned()));
+    }
     if let Some(skipped) = skipped(entry) {
         table.push(("skipped", skipped));
     }

@@ -1,12 +1,14 @@
 //! Overrides: operators ban, exempt and adjust clients of running gateways.
 
 mod commands;
+mod disconnect;
 mod laws;
 mod lost;
 mod passed_on;
 mod requests;
 mod shared;
 mod shown;
+mod slots;
 
 use serde_json::{Value, json};
 

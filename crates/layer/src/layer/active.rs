@@ -8,6 +8,7 @@ use crate::admission::may_wait;
 use crate::local_response::LocalResponse;
 use crate::ruleset::RuleSet;
 use tidegate_rules::charge::Charge;
+use tidegate_rules::limits::concurrency::Concurrency;
 use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::request::facts::Facts;
 use tidegate_rules::route::Route;
@@ -66,6 +67,19 @@ impl Active {
             return overrides.charges(&self.rules, route, facts, store);
         }
         Ok(self.rules.charges(route, facts)?)
+    }
+
+    /// Returns the bounds of the requests in flight, unless the route has none or an override exempts the client.
+    pub(super) fn concurrency<'r>(
+        &'r self,
+        store: &Store,
+        route: &'r Route,
+        facts: &Facts<'_>,
+    ) -> Option<&'r Concurrency> {
+        let concurrency = route.concurrency.as_deref()?;
+        let exempts =
+            |overrides: &PreparedOverrides| overrides.exempts_from_slots(&self.rules, route, concurrency, facts, store);
+        Some(concurrency).filter(|_| !self.overrides.as_ref().is_some_and(exempts))
     }
 
     /// Returns the charges that are known before the credentials of a request are verified, as overrides change them.

@@ -1,12 +1,16 @@
 //! The body of a response of the inner service. Its request is in flight until the body has ended.
 
+use std::error::Error;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
+use super::disconnect::{ClientBanned, Disconnection};
 use crate::admission::RequestInFlight;
+
+type BoxError = Box<dyn Error + Send + Sync>;
 
 /// The requests in flight of the client of a request, for the response.
 #[derive(Debug)]
@@ -25,26 +29,39 @@ pin_project! {
         #[pin]
         body: B,
         in_flight: Option<Box<RequestInFlight>>,
+        // Whether an operator bans the client. `None` if the body is short.
+        disconnection: Option<Box<Disconnection>>,
     }
 }
 
 impl<B> ServedBody<B> {
-    pub(super) fn new(body: B, in_flight: Option<Box<RequestInFlight>>) -> Self {
-        Self { body, in_flight }
+    pub(super) fn new(
+        body: B,
+        in_flight: Option<Box<RequestInFlight>>,
+        disconnection: Option<Box<Disconnection>>,
+    ) -> Self {
+        Self { body, in_flight, disconnection }
     }
 }
 
-impl<B: Body> Body for ServedBody<B> {
+impl<B: Body> Body for ServedBody<B>
+where
+    B::Error: Into<BoxError>,
+{
     type Data = B::Data;
-    type Error = B::Error;
+    type Error = BoxError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
         let mut this = self.project();
+        if this.disconnection.as_mut().is_some_and(|disconnection| disconnection.poll(cx).is_ready()) {
+            (*this.in_flight, *this.disconnection) = (None, None);
+            return Poll::Ready(Some(Err(ClientBanned.into())));
+        }
         let frame = ready!(this.body.as_mut().poll_frame(cx));
         if !matches!(frame, Some(Ok(_))) || this.body.is_end_stream() {
             *this.in_flight = None;
         }
-        Poll::Ready(frame)
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
     }
 
     fn is_end_stream(&self) -> bool {

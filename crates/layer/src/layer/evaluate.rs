@@ -42,7 +42,9 @@ impl LayerState {
             };
             let mut charges = self.charges(snapshot, route, &evaluation.facts, record)?; // 400, 403
             record.start_decision(&charges, snapshot.store);
-            let admitted = match route.concurrency.as_ref().filter(|_| takes_slot) {
+            let Snapshot { active, store } = snapshot;
+            let concurrency = takes_slot.then(|| active.concurrency(store, route, &evaluation.facts)).flatten();
+            let admitted = match concurrency {
                 Some(concurrency) => {
                     let facts = &evaluation.facts;
                     Box::pin(self.admit_with_slot(snapshot, facts, concurrency, &mut charges, record)).await
@@ -77,7 +79,7 @@ impl LayerState {
     ) -> impl Future<Output = Result<Option<bool>, LocalResponse>> {
         async move {
             let rules = &*snapshot.active.rules;
-            record.record_facts(rules, &evaluation.facts);
+            record.record_facts(rules, &evaluation.facts, self.worker.is_some());
             loop {
                 match evaluation.next(Event::Done) {
                     Step::Found => record.record_found(rules, evaluation),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::RateLimitLayer;
+use super::{Active, RateLimitLayer};
 use crate::overrides::Override;
 use tidegate_limit::clock::Timestamp;
 use tidegate_store::{OverridesVersion, RestoredOverrides, Store, StoreError, StoredOverride, StoredOverrides};
@@ -49,7 +49,7 @@ impl KnownOverrides {
         Self { store, version, is_known: true, held, overrides }
     }
 
-    /// Returns the set with the entries that are newer. Returns `None` if there are none.
+    /// Returns the set with the entries that are newer. Returns `None` if no entry is newer.
     fn with_newer(&self, store: Store, entries: &[StoredOverride]) -> Option<Self> {
         let is_newer =
             |entry: &&StoredOverride| self.held.get(&entry.id).is_none_or(|held| held.revision < entry.revision);
@@ -91,6 +91,13 @@ impl KnownOverrides {
         self.store.has_same_buckets(store)
     }
 
+    /// Returns `true` if a ban that is new or has changed since `before` disconnects clients.
+    fn disconnects_more_than(&self, before: &Self) -> bool {
+        let revision = |known: &Self, id: &str| known.held.get(id).map(|held| held.revision);
+        let is_new = |entry: &Arc<Override>| revision(self, &entry.id) != revision(before, &entry.id);
+        self.overrides.iter().filter(|entry| entry.disconnect).any(|entry| is_new(entry))
+    }
+
     /// Returns the entries that the store has lost, or has only in an earlier revision.
     fn lost(&self, stored: &[StoredOverride], now: Timestamp) -> Vec<StoredOverride> {
         let revisions: HashMap<&str, u64> = stored.iter().map(|entry| (&*entry.id, entry.revision)).collect();
@@ -118,7 +125,7 @@ impl RateLimitLayer {
         let _replacing = self.state.replacing.lock();
         let active = self.state.active.load();
         if let Some(known) = active.last_read.with_newer(store.clone(), entries) {
-            self.state.active.store(Arc::new(active.with_overrides(known)));
+            self.apply(&active, known);
         }
         self.overrides().in_force(store.now()).count()
     }
@@ -150,9 +157,18 @@ impl RateLimitLayer {
             let active = self.state.active.load();
             // Another process may have passed overrides on in the meantime.
             if Arc::ptr_eq(&active.last_read, &known) {
-                self.state.active.store(Arc::new(active.with_overrides(read)));
+                self.apply(&active, read);
                 return Ok(());
             }
+        }
+    }
+
+    /// Replaces the overrides of all workers, and ends responses of clients that a new ban disconnects.
+    fn apply(&self, active: &Active, known: KnownOverrides) {
+        let disconnects = known.disconnects_more_than(&active.last_read);
+        self.state.active.store(Arc::new(active.with_overrides(known)));
+        if disconnects {
+            self.state.disconnecting_bans.send_replace(());
         }
     }
 }

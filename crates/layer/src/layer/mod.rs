@@ -42,6 +42,7 @@ mod concurrency;
 mod credentials;
 mod deadline;
 mod decide;
+mod disconnect;
 mod evaluate;
 mod files;
 mod known_overrides;
@@ -71,6 +72,7 @@ use http::header::CONTENT_TYPE;
 use http::{Request, Response};
 use http_body_util::{Either, Full};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tower::{Layer, Service};
 
 use self::active::Active;
@@ -138,6 +140,8 @@ struct LayerState {
     /// The store handle of a layer from [`RateLimitLayer::for_worker`]. A worker of the gateway uses the handle in
     /// `active`.
     own_store: Option<Store>,
+    /// Changes when a ban disconnects clients.
+    disconnecting_bans: Arc<watch::Sender<()>>,
     /// Records requests, for operators.
     recorder: Arc<Recorder>,
     /// The number of the gateway's worker that the layer belongs to.
@@ -214,6 +218,7 @@ impl RateLimitLayer {
             active: Arc::new(ArcSwap::from_pointee(Active::new(rules, Stores::new(store, 0)))),
             replacing: Arc::new(Mutex::new(StartSettings::new(config))),
             reading_overrides: Arc::default(),
+            disconnecting_bans: Arc::new(watch::Sender::new(())),
             recorder: Arc::default(),
             own_store: None,
             worker: None,
@@ -372,11 +377,13 @@ where
             let response = inner.call(request);
             let serve = async {
                 let mut response = response.await;
+                let disconnection = guard.disconnection(&state, &charges, &response);
                 if guard.is_charged_by_response(&response) {
                     response = Box::pin(guard.charge_by_response(charges, response)).await; // boxed, as it is rare and large
                 }
                 // The body holds the slot of the request until it has ended.
-                response.map(|response| response.map(|body| Either::Left(ServedBody::new(body, guard.take_slot()))))
+                let served = |body| Either::Left(ServedBody::new(body, guard.take_slot(), disconnection));
+                response.map(|response| response.map(served))
             };
             let mut result = serve.await;
             match &mut result {

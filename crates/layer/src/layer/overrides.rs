@@ -13,8 +13,8 @@ use crate::local_response::LocalResponse;
 use crate::overrides::{Action, Adjustment, Override, OverrideIndex, OverrideMatches, Scope};
 use crate::ruleset::RuleSet;
 use tidegate_limit::Wait;
-use tidegate_limit::clock::Timestamp;
 use tidegate_rules::charge::{Charge, ClientId, Limiter};
+use tidegate_rules::limits::concurrency::Concurrency;
 use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::request::facts::Facts;
 use tidegate_rules::route::Route;
@@ -24,8 +24,10 @@ use tidegate_store::Store;
 /// Overrides, prepared for the limits of one version of the rules.
 #[derive(Debug)]
 pub(super) struct PreparedOverrides {
-    index: OverrideIndex,
+    pub(super) index: OverrideIndex,
     adjusted: AdjustedLimiters,
+    /// Whether a ban also ends open responses.
+    pub(super) has_disconnecting_bans: bool,
 }
 
 /// The overrides that concern a request.
@@ -78,7 +80,9 @@ impl KnownOverrides {
                 }
             }
         }
-        Some(PreparedOverrides { index: OverrideIndex::new(self.all().iter().cloned()), adjusted })
+        let index = OverrideIndex::new(self.all().iter().cloned());
+        let has_disconnecting_bans = self.all().iter().any(|entry| entry.disconnect);
+        Some(PreparedOverrides { index, adjusted, has_disconnecting_bans })
     }
 }
 
@@ -236,6 +240,32 @@ impl PreparedOverrides {
         Ok(charges)
     }
 
+    /// Returns `true` if the client of a request is exempt from `concurrency` of this route.
+    pub(super) fn exempts_from_slots(
+        &self,
+        rules: &RuleSet,
+        route: &Route,
+        concurrency: &Concurrency,
+        facts: &Facts<'_>,
+        store: &Store,
+    ) -> bool {
+        let mut found = OverrideMatches::default();
+        if let Some(address) = rules.client_address(facts) {
+            self.find_address(address, route, store, &mut found);
+        }
+        if self.index.has_hashes() {
+            let of_slots = rules.client_in_flight(concurrency, facts);
+            let of_slots = of_slots.map(|client| (&*route.name, Concurrency::POLICY, client));
+            let of_limits = rules.clients(route, facts);
+            let of_limits = of_limits.map(|(limit, client)| (limit.owner(&route.name), &*limit.name, client));
+            for (owner, limit, client) in of_limits.chain(of_slots) {
+                let Some(hash) = hash(store, Some(&client)) else { continue };
+                self.index.find_client(hash, owner, limit, || store.now(), &mut found);
+            }
+        }
+        found.exempts_from_slots(&route.name)
+    }
+
     /// Returns the overrides that concern a request on this route, in the order of [`charges`](Self::charges).
     fn of_request(
         &self,
@@ -316,7 +346,7 @@ impl PreparedOverrides {
 }
 
 /// Returns the hash of a client that is not an address.
-fn hash(store: &Store, client: Option<&ClientId>) -> Option<u128> {
+pub(super) fn hash(store: &Store, client: Option<&ClientId>) -> Option<u128> {
     match client? {
         ClientId::Hash(hash) => Some(*hash),
         client => store.key_of(client),
@@ -324,7 +354,7 @@ fn hash(store: &Store, client: Option<&ClientId>) -> Option<u128> {
 }
 
 /// Returns `true` if an override with this scope concerns requests for this route.
-fn concerns(scope: &Scope, route: &Route) -> bool {
+pub(super) fn concerns(scope: &Scope, route: &Route) -> bool {
     let is_in_scope = |limit: &Limit| scope.contains_limit(limit.owner(&route.name), &limit.name);
     match scope {
         Scope::All => true,

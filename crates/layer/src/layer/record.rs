@@ -8,6 +8,7 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use super::active::Active;
 use super::body::ClientInFlight;
+use super::disconnect::Disconnection;
 use super::report::{ReportHandle, RequestOutcome, RequestReport};
 use super::request_id::X_REQUEST_ID;
 use super::{LayerState, NotSent};
@@ -115,6 +116,17 @@ impl<'r> RequestGuard<'r> {
         self.record.rare.as_mut().and_then(|rare| rare.in_flight.as_mut()?.slot.take())
     }
 
+    /// Returns what ends the response if an operator bans the client.
+    pub(super) fn disconnection<B, E>(
+        &self,
+        state: &Arc<LayerState>,
+        charges: &Charges<'r>,
+        response: &Result<Response<B>, E>,
+    ) -> Option<Box<Disconnection>> {
+        let client = (self.record.client, self.record.route()?);
+        Disconnection::of_response(state, state.store(self.active), client, charges, response)
+    }
+
     /// Ends the request with a response, to which the rate limit fields are added.
     pub(super) fn finish<B>(mut self, response: &mut Response<B>) {
         self.record.send_lines(Some(response.status()));
@@ -190,9 +202,9 @@ impl<'r> RequestRecord<'r> {
         self.found.map(|found| found.route)
     }
 
-    /// Records the client address of a valid request.
-    pub(super) fn record_facts(&mut self, rules: &RuleSet, facts: &Facts<'_>) {
-        self.client = if self.is_reported { rules.client_address(facts) } else { None };
+    /// Records the client address of a valid request, if the request has a report or `can_be_banned`.
+    pub(super) fn record_facts(&mut self, rules: &RuleSet, facts: &Facts<'_>, can_be_banned: bool) {
+        self.client = if self.is_reported || can_be_banned { rules.client_address(facts) } else { None };
     }
 
     /// Records the route of the request, and its origin if the route has `cors`.

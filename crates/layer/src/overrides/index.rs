@@ -116,6 +116,24 @@ impl<'i> OverrideMatches<'i> {
         bans.max_by_key(|entry| (entry.until, Reverse(&entry.id)))
     }
 
+    /// Returns `true` if a ban also ends open responses.
+    pub fn disconnects(&self) -> bool {
+        self.0.iter().any(|entry| entry.disconnect)
+    }
+
+    /// Returns `true` if `concurrency` of this route does not count the requests: an exemption has all limits, or all
+    /// limits of the route, as its scope.
+    pub fn exempts_from_slots(&self, of_route: &str) -> bool {
+        self.0.iter().any(|entry| {
+            let has_route = match &entry.scope {
+                Scope::All => true,
+                Scope::Route(route) => route == of_route,
+                Scope::Limit { .. } => false,
+            };
+            entry.action == Action::Exempt && has_route
+        })
+    }
+
     /// Returns the override that changes a limit: an exemption if there is one, otherwise the adjustment with the most
     /// specific scope, and among these with the most specific target.
     pub fn effect_on(&self, route: &str, limit: &str) -> Option<&'i Override> {

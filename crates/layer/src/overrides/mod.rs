@@ -22,7 +22,7 @@ pub const MAX_DURATION: u64 = 30 * 24 * 60 * 60 * 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// Requests are rejected, and no limit is charged.
+    /// Requests are rejected, and no limit is charged. Open responses can be ended.
     Ban,
     /// Limits do not count requests.
     Exempt,
@@ -41,6 +41,9 @@ pub struct Override {
     /// The new rate of `adjust`.
     #[serde(flatten)]
     pub adjustment: Adjustment,
+    /// Whether a ban also ends open responses of the client.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub disconnect: bool,
     /// The end, by the store's clock.
     #[serde(with = "millis")]
     pub until: Timestamp,

@@ -56,6 +56,7 @@ fn entry() -> impl Strategy<Value = Override> {
         scope,
         target,
         adjustment: Adjustment { rate: (action == Action::Adjust).then_some(rate), multiply: None },
+        disconnect: action == Action::Ban && until % 2 == 0,
         until: Timestamp::from_millis(until),
         reason: "a test".to_owned(),
         by: "ann".to_owned(),
@@ -126,6 +127,9 @@ proptest! {
         let bans = concerned.iter().filter(|entry| entry.action == Action::Ban);
         let banned_until = bans.map(|entry| entry.until).max();
         prop_assert_eq!(found.ban().map(|entry| entry.until), banned_until);
+        prop_assert_eq!(found.disconnects(), concerned.iter().any(|entry| entry.disconnect));
+        let is_exempt = |entry: &&Override| entry.action == Action::Exempt && entry.scope.contains_limit(sent.route, "");
+        prop_assert_eq!(found.exempts_from_slots(sent.route), concerned.iter().copied().any(|entry| is_exempt(&entry)));
 
         for limit in LIMITS {
             let effect = found.effect_on(sent.route, limit);

@@ -135,8 +135,8 @@ impl Store {
         )
     }
 
-    /// Writes entries that the store has lost: those that are newer than its own entries with the same ids. Entries whose
-    /// time to be remembered is over are ignored.
+    /// Writes entries that the store has lost: those that are newer than its own entries with the same ids. Ignores
+    /// entries that need not be remembered any more.
     ///
     /// # Errors
     /// The store did not reply; see [`StoreError`]. Some entries may have been written.

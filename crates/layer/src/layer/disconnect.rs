@@ -1,0 +1,134 @@
+//! Ends open responses of clients that a ban disconnects.
+//!
+//! Only responses that can last watch for such bans: upgraded connections, and bodies whose length the upstream has not
+//! announced. A response that watches has one allocation more, and is woken only when a ban disconnects clients.
+
+use std::fmt;
+use std::future::{Future, pending};
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::header::CONTENT_LENGTH;
+use http::{Response, StatusCode};
+
+use super::LayerState;
+use super::overrides::{PreparedOverrides, concerns, hash};
+use crate::overrides::{OverrideMatches, Scope};
+use crate::ruleset::RuleSet;
+use tidegate_rules::route::Route;
+use tidegate_rules::rules::Charges;
+use tidegate_store::Store;
+
+/// The error of a body whose client was banned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an operator has banned the client")]
+pub(super) struct ClientBanned;
+
+/// Waits until a ban disconnects the client of a response.
+pub(super) struct Disconnection(Pin<Box<dyn Future<Output = ()> + Send + Sync>>);
+
+/// The client of an open response.
+#[derive(Debug)]
+struct OpenClient {
+    address: Option<IpAddr>,
+    route: Arc<str>,
+    limits: Vec<OpenLimit>,
+}
+
+/// A limit that counted the request, and the hash of its client.
+#[derive(Debug)]
+struct OpenLimit {
+    owner: Box<str>,
+    name: Box<str>,
+    client: u128,
+}
+
+// === impl Disconnection ===
+
+impl Disconnection {
+    /// Watches the response to a client with this address on this route. Returns `None` if the response cannot last.
+    pub(super) fn of_response<B, E>(
+        state: &Arc<LayerState>,
+        store: &Store,
+        (address, route): (Option<IpAddr>, &Route),
+        charges: &Charges<'_>,
+        response: &Result<Response<B>, E>,
+    ) -> Option<Box<Self>> {
+        if state.worker.is_none() || !response.as_ref().is_ok_and(can_last) {
+            return None;
+        }
+        let client = OpenClient::new(store, address, route, charges);
+        Some(Box::new(Self(Box::pin(until_disconnected(Arc::clone(state), client)))))
+    }
+
+    /// Returns whether the client is disconnected. Otherwise, the task is woken when it is.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for Disconnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Disconnection").finish_non_exhaustive()
+    }
+}
+
+fn can_last<B>(response: &Response<B>) -> bool {
+    let has_body = !matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    has_body && !response.headers().contains_key(CONTENT_LENGTH)
+}
+
+async fn until_disconnected(state: Arc<LayerState>, client: OpenClient) {
+    let mut bans = state.disconnecting_bans.subscribe();
+    loop {
+        let is_disconnected = {
+            let active = state.active.load();
+            let overrides = active.overrides.as_ref();
+            overrides.is_some_and(|found| found.disconnects(&active.rules, &client, state.store(&active)))
+        };
+        if is_disconnected {
+            return;
+        }
+        if bans.changed().await.is_err() {
+            return pending().await; // the sender is in the state
+        }
+    }
+}
+
+// === impl OpenClient ===
+
+impl OpenClient {
+    fn new(store: &Store, address: Option<IpAddr>, route: &Route, charges: &Charges<'_>) -> Self {
+        let limits = charges.iter().filter_map(|entry| {
+            let client = hash(store, entry.charge.client.as_ref())?;
+            Some(OpenLimit { owner: entry.limit.owner(&route.name).into(), name: (*entry.limit.name).into(), client })
+        });
+        Self { address, route: Arc::clone(&route.name), limits: limits.collect() }
+    }
+}
+
+// === impl PreparedOverrides ===
+
+impl PreparedOverrides {
+    /// Returns `true` if a ban disconnects the client.
+    fn disconnects(&self, rules: &RuleSet, client: &OpenClient, store: &Store) -> bool {
+        if !self.has_disconnecting_bans {
+            return false;
+        }
+        let (mut found, now) = (OverrideMatches::default(), || store.now());
+        if let Some(address) = client.address {
+            let route = rules.find_named(&client.route).map(|found| found.route);
+            let in_scope = |scope: &Scope| match route {
+                Some(route) => concerns(scope, route),
+                None => *scope == Scope::All,
+            };
+            self.index.find_address(address, in_scope, now, &mut found);
+        }
+        for OpenLimit { owner, name, client } in &client.limits {
+            self.index.find_client(*client, owner, name, now, &mut found);
+        }
+        found.disconnects()
+    }
+}
