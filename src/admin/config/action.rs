@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use tidegate_rules::route::{Action, FieldChanges, FieldValue, HostRewrite, Route};
+use tidegate_rules::route::{Action, FieldChanges, FieldValue, FixedResponse, HostRewrite, Route};
 
 /// Returns the keys of the action.
 pub(super) fn show(route: &Route) -> Value {
@@ -11,17 +11,7 @@ pub(super) fn show(route: &Route) -> Value {
         Action::Redirect(redirect) => {
             (Some(json!({ "to": redirect.to.to_string(), "status": redirect.status.as_u16() })), None)
         }
-        Action::Respond(response) => {
-            let names: Vec<_> = response.headers.keys().map(http::HeaderName::as_str).collect();
-            let content_type = response.content_type.as_ref().map(|value| text(value.as_bytes()));
-            let respond = json!({
-                "status": response.status.as_u16(),
-                "content_type": content_type,
-                "body_bytes": response.body.len(),
-                "headers": names,
-            });
-            (None, Some(respond))
-        }
+        Action::Respond(response) => (None, Some(show_fixed(response))),
     };
     let rewrite = route.rewrite.as_ref().map(|rewrite| {
         let host = match &rewrite.host {
@@ -68,4 +58,16 @@ fn show_fields(changes: &FieldChanges, is_public: bool) -> Value {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Returns a response of the rule file, without its body.
+pub(super) fn show_fixed(response: &FixedResponse) -> Value {
+    let names: Vec<_> = response.headers.keys().map(http::HeaderName::as_str).collect();
+    let content_type = response.content_type.as_ref().map(|value| text(value.as_bytes()));
+    json!({
+        "status": response.status.as_u16(),
+        "content_type": content_type,
+        "body_bytes": response.body.len(),
+        "headers": names,
+    })
 }

@@ -41,6 +41,7 @@ pub(crate) fn show(config: &Config, store: &Store) -> Value {
         "store": show_store(&config.store, store),
         "clients": { "trusted_proxies": trusted, "ipv6_prefix": addresses.ipv6_prefix },
         "requests": show_requests(&config.rules),
+        "bans": config.rules.bans.as_deref().map(action::show_fixed),
         "identities": identities::show(config),
         "dns": { "servers": config.dns_servers },
         "upstreams": config.upstreams.iter().map(|(name, upstream)| (name.to_string(), json!(upstream))).collect::<serde_json::Map<_, _>>(),

@@ -159,8 +159,9 @@ impl Explained {
         let rejection = explanation.early_rejection();
         let rejection = rejection.or_else(|| {
             let reason = describe_ban(found.ban.as_ref()?);
-            text += &format!("\nnow: answered with 403: {reason}\n");
-            Some((403, reason))
+            let status = active.config.rules.bans.as_ref().map_or(403, |response| response.status.as_u16());
+            text += &format!("\nnow: answered with {status}: {reason}\n");
+            Some((status, reason))
         });
         let rejection = rejection.or_else(|| explanation.denial(|index| !is_exemption(in_force(index))));
         let rejection = rejection.or_else(|| explanation.identity_rejection());

@@ -4,8 +4,9 @@ use deadpool_redis::redis::{self, cmd};
 use serde_json::{Value, json};
 
 use super::{authorized, create, created};
-use crate::admin_api::Admin;
+use crate::admin_api::{Admin, RULES};
 use crate::support::redis::RedisServer;
+use crate::support::wire::raw::Raw;
 
 #[tokio::test]
 async fn invalid_overrides_are_problems() {
@@ -169,4 +170,22 @@ async fn number_of_overrides_is_bounded() {
     let is_kept: bool = cmd("HEXISTS").arg(texts).arg("17").query(&mut connection).expect("a reply");
     assert!(!is_kept);
     assert_eq!(admin.api("GET", "overrides", "").await.1.as_array().map(Vec::len), Some(2));
+}
+
+#[tokio::test]
+async fn bans_of_the_rule_file_answer_banned_clients() {
+    let admin = Admin::with_tokens("bans: { status: 404, body: gone, headers: { X-Reason: policy } }\n");
+    drop(created(&admin, json!({ "action": "ban", "target": { "address": "127.0.0.1" } })).await);
+    let response = admin.request("/", "").await;
+    assert_eq!((response.status(), response.text().as_str()), (404, "gone"));
+    assert_eq!(response.field("x-reason").as_deref(), Some("policy"));
+    assert_eq!(response.field("content-type").as_deref(), Some("text/plain; charset=utf-8"));
+    let retry_after: u64 = response.field("retry-after").and_then(|value| value.parse().ok()).expect("a number");
+    assert!((3_500..=3_600).contains(&retry_after), "{retry_after}");
+    let mut client = Raw::connect(admin.gateway().addresses()[0].tcp().expect("an address")).await;
+    let call = "POST /s/m HTTP/1.1\r\nHost: a.example\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n\r\n";
+    let error = client.ask(call).await;
+    assert!(error.status() == 200 && error.field("grpc-status").is_some(), "{error:?}");
+    admin.reload(RULES);
+    assert_eq!(admin.request("/", "").await.status(), 403);
 }

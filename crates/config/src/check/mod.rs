@@ -60,6 +60,7 @@ pub(crate) fn config(
         listen::proxies(file, &listen, &addresses.trusted_proxies, problems);
     }
     let requests = requests::requests(file, problems);
+    let bans = routes::action::bans(file, problems);
     let credentials = identities::credentials(file, problems);
     let identities = identities::identities(file, source, problems);
     let dns_servers = dns::servers(file, problems);
@@ -95,6 +96,7 @@ pub(crate) fn config(
         addresses: addresses?,
         fields: fields?,
         credentials: credentials?,
+        bans: bans?,
         routes: routes?.with_conditions(when.iter().map(|when| &when.matcher)),
         when,
     };

@@ -102,12 +102,15 @@ pub(super) fn settings(old: &Config, new: &Config) -> Vec<&'static str> {
         listen="" max_connections admin admin_tokens="admin.tokens" show_clients="admin.show_clients"
         dashboard="admin.dashboard" access_log buckets="metrics" store dns_servers="dns" upstreams=""
         included="" teams="" identities="" verifier="" rules="" secrets="" warnings="");
-    let Rules { requests, addresses, fields, credentials, routes: _, when: _ } = &*old.rules;
+    let Rules { requests, addresses, fields, credentials, bans, routes: _, when: _ } = &*old.rules;
     if *addresses != new.rules.addresses {
         keys.push("clients");
     }
     if (requests, fields) != (&new.rules.requests, &new.rules.fields) {
         keys.push("requests");
+    }
+    if *bans != new.rules.bans {
+        keys.push("bans");
     }
     if *credentials != new.rules.credentials || old.identities != new.identities {
         keys.push("identities");

@@ -31,6 +31,21 @@ shape! {
 }
 
 shape! {
+    /// The response to requests of banned clients, instead of problem details. It has a `Retry-After` as well. gRPC calls get a
+    /// gRPC error.
+    BANS: Bans = "`bans`" {
+        /// The status.
+        status: u64 = Integer(400, 599), Default("403");
+        /// The body, at most 64 KiB. It has no variables.
+        body: String = Text, Optional;
+        /// The type of the body.
+        content_type: String = Text, Default("text/plain; charset=utf-8");
+        /// Further fields of the response.
+        headers: Vec<(String, Located<String>)> = Kind::Fields, Optional;
+    }
+}
+
+shape! {
     /// Changes the path and the host that the upstream receives. Routes and limits use the original request.
     REWRITE: Rewrite = "`rewrite`" {
         /// Whole segments to remove from the start of the path, if it starts with them.

@@ -14,6 +14,7 @@ use http::header::CONTENT_LENGTH;
 use http::{Response, StatusCode};
 
 use super::LayerState;
+use super::active::Active;
 use super::overrides::{PreparedOverrides, concerns, hash};
 use crate::overrides::{OverrideMatches, Scope};
 use crate::ruleset::RuleSet;
@@ -51,15 +52,15 @@ impl Disconnection {
     /// Watches the response to a client with this address on this route. Returns `None` if the response cannot last.
     pub(super) fn of_response<B, E>(
         state: &Arc<LayerState>,
-        store: &Store,
-        (address, route): (Option<IpAddr>, &Route),
+        active: &Active,
+        (address, route): (Option<IpAddr>, Option<&Route>),
         charges: &Charges<'_>,
         response: &Result<Response<B>, E>,
     ) -> Option<Box<Self>> {
         if state.worker.is_none() || !response.as_ref().is_ok_and(can_last) {
             return None;
         }
-        let client = OpenClient::new(store, address, route, charges);
+        let client = OpenClient::new(state.store(active), address, route?, charges);
         Some(Box::new(Self(Box::pin(until_disconnected(Arc::clone(state), client)))))
     }
 

@@ -94,8 +94,8 @@ impl KnownOverrides {
     /// Returns `true` if a ban that is new or has changed since `before` disconnects clients.
     fn disconnects_more_than(&self, before: &Self) -> bool {
         let revision = |known: &Self, id: &str| known.held.get(id).map(|held| held.revision);
-        let is_new = |entry: &Arc<Override>| revision(self, &entry.id) != revision(before, &entry.id);
-        self.overrides.iter().filter(|entry| entry.disconnect).any(|entry| is_new(entry))
+        let mut disconnecting = self.overrides.iter().filter(|entry| entry.disconnect);
+        disconnecting.any(|entry| revision(self, &entry.id) != revision(before, &entry.id))
     }
 
     /// Returns the entries that the store has lost, or has only in an earlier revision.

@@ -81,6 +81,7 @@ use self::body::ServedBody;
 use self::builder::Options;
 pub use self::builder::{LayerError, RateLimitLayerBuilder, Unmatched};
 pub use self::check::{Admission, CheckError, Limited};
+use self::disconnect::Disconnection;
 pub use self::known_overrides::KnownOverrides;
 use self::peer::MissingPeerWarning;
 pub use self::peer::PeerIsClient;
@@ -377,7 +378,8 @@ where
             let response = inner.call(request);
             let serve = async {
                 let mut response = response.await;
-                let disconnection = guard.disconnection(&state, &charges, &response);
+                let client = (guard.record.client, guard.record.route());
+                let disconnection = Disconnection::of_response(&state, &active, client, &charges, &response);
                 if guard.is_charged_by_response(&response) {
                     response = Box::pin(guard.charge_by_response(charges, response)).await; // boxed, as it is rare and large
                 }

@@ -152,7 +152,7 @@ impl PreparedOverrides {
         let mut found = OverrideMatches::default();
         if let Some(address) = rules.client_address(facts) {
             self.find_address(address, route, store, &mut found);
-            reject_banned(&found, store)?;
+            reject_banned(&found, rules, store)?;
         }
         let mut charges = if found.is_empty() {
             rules.charges(route, facts)?
@@ -170,7 +170,7 @@ impl PreparedOverrides {
                     &mut found,
                 );
             }
-            reject_banned(&found, store)?;
+            reject_banned(&found, rules, store)?;
         }
         if !found.is_empty() {
             charges.retain(|limit| !is_exempt(&found, route, limit));
@@ -194,7 +194,7 @@ impl PreparedOverrides {
         let mut found = OverrideMatches::default();
         if let Some(address) = rules.client_address(facts) {
             self.find_address(address, route, store, &mut found);
-            reject_banned(&found, store)?;
+            reject_banned(&found, rules, store)?;
         }
         let may_change = self.index.changes_limits_of_clients();
         let mut charges = rules.rules.charges_without_identity(route, facts, |limit| !may_wait(limit));
@@ -219,7 +219,7 @@ impl PreparedOverrides {
         let mut found = OverrideMatches::default();
         if let Some(address) = rules.client_address(facts) {
             self.find_address(address, route, store, &mut found);
-            reject_banned(&found, store)?;
+            reject_banned(&found, rules, store)?;
         }
         let mut charges = rules.visible_charges(route, facts, |limit| !is_exempt(&found, route, limit))?;
         if self.index.has_hashes() {
@@ -228,7 +228,7 @@ impl PreparedOverrides {
                 let Some(hash) = hash(store, Some(&client)) else { continue };
                 self.index.find_client(hash, limit.owner(&route.name), &limit.name, || store.now(), &mut found);
             }
-            reject_banned(&found, store)?;
+            reject_banned(&found, rules, store)?;
         }
         charges.retain(|(limit, _)| !is_exempt(&found, route, limit));
         for (limit, charge) in &mut charges {
@@ -372,8 +372,9 @@ fn is_exempt(found: &OverrideMatches<'_>, route: &Route, limit: &Limit) -> bool 
     effect_on(found, route, limit).is_some_and(|effect| effect.action == Action::Exempt)
 }
 
-fn reject_banned(found: &OverrideMatches<'_>, store: &Store) -> Result<(), LocalResponse> {
+fn reject_banned(found: &OverrideMatches<'_>, rules: &RuleSet, store: &Store) -> Result<(), LocalResponse> {
     let Some(ban) = found.ban() else { return Ok(()) };
     let wait = Wait::Millis(ban.until.millis_since(store.now()));
-    Err(LocalResponse::Banned { retry_after: headers::retry_after(wait).unwrap_or(1) })
+    let retry_after = headers::retry_after(wait).unwrap_or(1);
+    Err(LocalResponse::Banned { retry_after, configured: rules.rules.bans.clone() })
 }

@@ -8,7 +8,6 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use super::active::Active;
 use super::body::ClientInFlight;
-use super::disconnect::Disconnection;
 use super::report::{ReportHandle, RequestOutcome, RequestReport};
 use super::request_id::X_REQUEST_ID;
 use super::{LayerState, NotSent};
@@ -47,7 +46,7 @@ pub(super) struct RequestRecord<'r> {
     is_reported: bool,
     /// Whether the limits of the route, or the store's failure, have decided about the request.
     pub(super) is_decided: bool,
-    client: Option<IpAddr>,
+    pub(super) client: Option<IpAddr>,
     /// As bytes, since a `u128` aligns the future of every request to 16 bytes.
     client_key: Option<[u8; 16]>,
     pub(super) reason: Option<&'static str>,
@@ -114,17 +113,6 @@ impl<'r> RequestGuard<'r> {
     /// Takes the slot of the request, for the body of its response.
     pub(super) fn take_slot(&mut self) -> Option<Box<RequestInFlight>> {
         self.record.rare.as_mut().and_then(|rare| rare.in_flight.as_mut()?.slot.take())
-    }
-
-    /// Returns what ends the response if an operator bans the client.
-    pub(super) fn disconnection<B, E>(
-        &self,
-        state: &Arc<LayerState>,
-        charges: &Charges<'r>,
-        response: &Result<Response<B>, E>,
-    ) -> Option<Box<Disconnection>> {
-        let client = (self.record.client, self.record.route()?);
-        Disconnection::of_response(state, state.store(self.active), client, charges, response)
     }
 
     /// Ends the request with a response, to which the rate limit fields are added.

@@ -1,4 +1,4 @@
-//! Responses that the rule file configures for a route: `redirect`, `respond` and `reject`.
+//! Responses that the rule file configures: `bans`, and for a route `redirect`, `respond` and `reject`.
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
@@ -30,6 +30,13 @@ impl ConfiguredResponse {
             headers.insert(CONTENT_TYPE, content_type.clone());
         }
         Self { status: response.status, headers, body: Bytes::from_owner(response.body.clone()) }
+    }
+
+    /// Returns the response to a banned client.
+    pub fn ban(response: &FixedResponse, retry_after: u64) -> Self {
+        let mut ban = Self::fixed(response);
+        ban.headers.insert(RETRY_AFTER, HeaderValue::from(retry_after));
+        ban
     }
 
     /// Returns the response to a request that limits rejected. Returns `None` if its body is too long.

@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(code(LocalResponse::BodyTooLong), "grpc-status: 8");
         assert_eq!(code(LocalResponse::UpstreamTimedOut { not_retried: None }), "grpc-status: 4");
         assert_eq!(code(LocalResponse::Panicked), "grpc-status: 13");
-        assert_eq!(code(LocalResponse::Banned { retry_after: 9 }), "grpc-status: 7");
+        assert_eq!(code(LocalResponse::Banned { retry_after: 9, configured: None }), "grpc-status: 7");
     }
 
     #[test]

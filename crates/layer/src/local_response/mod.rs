@@ -24,7 +24,7 @@ use tidegate_rules::limits::cost::CostError;
 use tidegate_rules::request::facts::BadRequest;
 use tidegate_rules::request::identity::{IdentityFault, IdentityKinds};
 use tidegate_rules::request::sanitize::BadField;
-use tidegate_rules::route::OriginalRequestError;
+use tidegate_rules::route::{FixedResponse, OriginalRequestError};
 use tidegate_rules::rules::{LimitRejection, MissingInput};
 
 /// The reason for a response that no upstream sent.
@@ -72,10 +72,12 @@ pub enum LocalResponse {
     Configured(Box<ConfiguredResponse>),
     /// 405: a method other than GET and HEAD for a quota.
     QuotaMethod,
-    /// 403: an operator has banned the client.
+    /// 403, or the status of the rule file: an operator has banned the client.
     Banned {
         /// Whole seconds until the ban ends.
         retry_after: u64,
+        /// The response of the rule file, if it has one.
+        configured: Option<Arc<FixedResponse>>,
     },
     /// 401: the credentials are missing or not valid. 503: they cannot be verified at present.
     NotIdentified {
@@ -200,6 +202,9 @@ impl LocalResponse {
         if let Some(call) = call {
             return grpc::response(&self, call, fields);
         }
+        if let Self::Banned { retry_after, configured: Some(response) } = &self {
+            return ConfiguredResponse::ban(response, *retry_after).into_response(fields);
+        }
         let (status, body) = self.problem();
         let mut response = Response::new(Full::from(body));
         *response.status_mut() = status;
@@ -298,7 +303,10 @@ impl LocalResponse {
             Self::VersionNotSupported => {
                 (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "only HTTP/1.0, HTTP/1.1 and HTTP/2 are supported".into())
             }
-            Self::Banned { .. } => (StatusCode::FORBIDDEN, "this client is banned".into()),
+            Self::Banned { configured, .. } => {
+                let status = configured.as_ref().map_or(StatusCode::FORBIDDEN, |response| response.status);
+                (status, "this client is banned".into())
+            }
             Self::NotIdentified { fault, .. } => (fault.status(), fault.to_string().into()),
             Self::NotAllowed { detail, .. } => (StatusCode::FORBIDDEN, (&**detail).into()),
             Self::NoRoute => (StatusCode::NOT_FOUND, "no route matches".into()),
@@ -357,7 +365,7 @@ impl LocalResponse {
     pub fn retry_after(&self) -> Option<u64> {
         match self {
             Self::Limited { retry_after, .. } => *retry_after,
-            Self::Banned { retry_after } => Some(*retry_after),
+            Self::Banned { retry_after, .. } => Some(*retry_after),
             Self::NotIdentified { fault, .. } if fault.is_temporary() => Some(1),
             // A guess: it is unknown when a request ends.
             Self::StoreFailed | Self::UpstreamBusy { .. } | Self::UpstreamDown { .. } | Self::Busy { .. } => Some(1),

@@ -31,7 +31,7 @@ use crate::request::identity::IdentityValue;
 pub use crate::request::path::{EncodedSlash, Slashes};
 use crate::request::sanitize::FieldFilter;
 pub use crate::request::sanitize::{BadPattern, Pattern, Strip, Underscores};
-use crate::route::{Route, Routes};
+use crate::route::{FixedResponse, Route, Routes};
 use tidegate_limit::Mode;
 
 /// Everything that a rule file configures about requests, without any IO.
@@ -45,6 +45,8 @@ pub struct Rules {
     pub fields: FieldRules,
     /// Where requests contain credentials.
     pub credentials: Credentials,
+    /// The response to banned clients; `None` for problem details.
+    pub bans: Option<Arc<FixedResponse>>,
     /// The routes, in the order of the rule file.
     pub routes: Routes,
     /// The conditions of limits, at the positions that the limits have.

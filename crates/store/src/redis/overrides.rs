@@ -19,6 +19,9 @@ const VERSION_KEY: &str = "overrides:version";
 /// The entries of one call. Lua passes at most about 8,000 arguments to a function.
 const MAX_RESTORED: usize = 250;
 
+/// A hash of Redis, by id.
+type Texts = Vec<(String, String)>;
+
 impl Redis {
     /// Returns the version of the overrides.
     pub async fn overrides_version(&self) -> Result<OverridesVersion, StoreError> {
@@ -28,7 +31,7 @@ impl Redis {
 
     /// Returns all overrides, including those that have ended since the last write.
     pub async fn read_overrides(&self) -> Result<StoredOverrides, StoreError> {
-        let (now, version, texts, records): (u64, String, Vec<(String, String)>, Vec<(String, String)>) =
+        let (now, version, texts, records): (u64, String, Texts, Texts) =
             self.send_shared(&self.overrides_script("read")).await?;
         self.record_time(Timestamp::from_millis(now));
         Ok(StoredOverrides { version: OverridesVersion(version), entries: entries(texts, records) })
@@ -89,7 +92,7 @@ fn new_version() -> String {
 }
 
 /// Returns the entries of these texts and records, which are `REVISION END REMEMBERED`.
-fn entries(texts: Vec<(String, String)>, records: Vec<(String, String)>) -> Vec<StoredOverride> {
+fn entries(texts: Texts, records: Texts) -> Vec<StoredOverride> {
     let mut texts: HashMap<String, String> = texts.into_iter().collect();
     let mut entries = Vec::with_capacity(records.len().max(texts.len()));
     for (id, record) in records {
