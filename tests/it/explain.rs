@@ -146,6 +146,16 @@ fn explain_reads_the_scheme_and_the_listener() {
     ask("listener", &["GET", "/x", "-H", "host: a.example", "--listener", "internal"]);
 }
 
+/// Regression test: a key set by URL was an error, as in a layer.
+#[test]
+fn explain_accepts_a_key_set_by_url() {
+    let rules = "identities: { jwt: { jwks: https://id.test/a, issuer: https://id.test/, audience: api } }\n\
+                 routes: [{ name: all, match: {}, require: jwt }]\n";
+    let file = RuleFile::new("explain-key-set", rules);
+    let text = explain(file.path(), &["GET", "http://a/"]);
+    assert!(text.contains("answered with 401: credentials are missing"), "{text}");
+}
+
 #[test]
 fn usage_errors_have_exit_code_2() {
     snapshot("bad_file", "tests/fixtures/config/many_errors.yaml", &["GET", "http://a/"]);

@@ -129,6 +129,8 @@ struct Source<'p> {
 enum Purpose {
     /// A Tower layer, whose service listens and forwards by itself.
     Layer,
+    /// A command that evaluates the rules of a layer or a gateway. All keys may be present, and only `routes` must be.
+    Command,
     /// The gateway, which requires `listen`, and `upstream` in every route.
     Gateway,
 }

@@ -120,14 +120,14 @@ fn parse(
 // === impl RuleFile ===
 
 impl RuleFile {
-    /// Loads the file for a Tower layer: `listen` and the routes' `upstream` may be missing.
+    /// Loads the file for a command that evaluates its rules: `listen` and the routes' `upstream` may be missing.
     pub fn load(&self, checks: &'static dyn FileChecks) -> Result<Config, ConfigLoadError> {
-        self.read(Purpose::Layer, checks, Reading::First).config
+        self.read(Purpose::Command, checks, Reading::First).config
     }
 
-    /// Loads the file for a Tower layer without opening the files that it refers to.
+    /// Like [`load`](Self::load), without opening the files that it refers to.
     pub fn load_rules(&self, checks: &'static dyn FileChecks) -> Result<Config, ConfigLoadError> {
-        self.read(Purpose::Layer, checks, Reading::RulesOnly).config
+        self.read(Purpose::Command, checks, Reading::RulesOnly).config
     }
 
     /// Loads the file for the gateway.

@@ -104,7 +104,7 @@ pub(super) fn check_configured<T>(
 ) -> Checked<()> {
     let identities = context.file.identities.optional(problems)?;
     let jwt = match context.purpose {
-        Purpose::Gateway => JWT_EXAMPLE,
+        Purpose::Gateway | Purpose::Command => JWT_EXAMPLE,
         Purpose::Layer => LAYER_JWT_EXAMPLE, // a layer fetches no key sets
     };
     let mut result = Ok(());

@@ -38,7 +38,7 @@ impl<'f> SharedLimits<'f> {
             let raw = RawLimit { keys, location, name: Ok(name), group: &group, shared: true, context };
             let limits = all(with_candidate(raw, std::iter::empty(), when, problems).into_iter());
             let limits = match purpose {
-                Purpose::Layer => limits,
+                Purpose::Layer | Purpose::Command => limits,
                 Purpose::Gateway => reject_extension(std::iter::once(keys), problems).and(limits),
             };
             by_name.insert(name.as_str(), limits);

@@ -37,7 +37,7 @@ pub(crate) fn action(raw: &file::Route, context: RouteContext<'_>, problems: &mu
         Some(("respond", _)) => Ok(Action::Respond(Box::new(respond(raw.respond.required(problems)?, problems)?))),
         Some(_) => upstream(&raw.upstream, context.file, problems).map(|name| Action::Forward(Some(name))),
         None => match context.purpose {
-            Purpose::Layer => Ok(Action::Forward(None)),
+            Purpose::Layer | Purpose::Command => Ok(Action::Forward(None)),
             Purpose::Gateway => {
                 let help = "add `upstream: NAME` with a name from `upstreams`, or `redirect`, `respond` or `authorize`";
                 let message = "a route of a gateway needs `upstream`".to_owned();

@@ -195,7 +195,7 @@ impl RouteReader<'_> {
             check.check_route(raw, problems);
         }
         match context.purpose {
-            Purpose::Layer => limits,
+            Purpose::Layer | Purpose::Command => limits,
             Purpose::Gateway => limits::reject_extension(own_limits(raw), problems).and(limits),
         }
     }
