@@ -59,6 +59,7 @@
 #![recursion_limit = "256"]
 
 mod admin;
+mod authorization;
 mod cli;
 mod credentials;
 mod forward;

@@ -157,7 +157,7 @@ impl Gateway {
 
         let (upstreams, names) = WorkerUpstreams::new(&config.upstreams, &config.dns_servers, workers, &metrics);
         let stores = Stores::new(store, workers);
-        layer.replace_all(&config, stores.clone(), &find_in(upstreams.per_worker()));
+        layer.replace_all(&config, stores.clone(), &find_in(upstreams.per_worker()), upstreams.services());
 
         let readiness = admin::Readiness::new();
         let active = (Arc::clone(&config), upstreams.shared());

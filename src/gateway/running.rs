@@ -127,7 +127,8 @@ impl Running {
         }
         let hosts = self.upstreams.resolver().hosts();
         self.control.serve_identities(&verifiers, &verifiers_before, &hosts, &self.metrics);
-        self.layer.replace_all(&config, self.stores.clone(), &find_in(upstreams.per_worker()));
+        let services = upstreams.services();
+        self.layer.replace_all(&config, self.stores.clone(), &find_in(upstreams.per_worker()), services);
         access_log.into_iter().for_each(|switch| switch());
         self.admin.replace(Arc::clone(&config), self.stores.main().clone(), upstreams.shared());
         self.checked.send_replace(upstreams.checked());

@@ -1,13 +1,15 @@
-//! The upstreams of all workers, and the state that the workers share: the states of targets, TLS configurations, and
-//! the names of targets.
+//! The upstreams of all workers, and the state that the workers share: the states of targets, TLS configurations, the
+//! names of targets, and the permissions of authorization services.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::authorization::{AnswerCache, services};
 use crate::transport::tls::CertificateWatcher;
 use crate::upstream::tls::UpstreamTlsConfigs;
 use crate::upstream::{NameTasks, Resolver, TargetStates, Upstreams};
+use tidegate_layer::authorization::WorkerServices;
 use tidegate_metrics::Metrics;
 use tidegate_rules::settings::upstream::UpstreamSettings;
 
@@ -20,6 +22,7 @@ pub(super) struct WorkerUpstreams {
     tls_configs: UpstreamTlsConfigs,
     resolver: Resolver,
     per_worker: Vec<Upstreams>,
+    permissions: Arc<AnswerCache>,
 }
 
 impl WorkerUpstreams {
@@ -37,7 +40,8 @@ impl WorkerUpstreams {
         let upstreams =
             |_| Upstreams::with_shared_state(settings.values(), workers, metrics, &tls_configs, &targets, &resolver);
         let per_worker = (0..workers).map(upstreams).collect();
-        (Self { targets, tls_configs, resolver, per_worker }, tasks)
+        let permissions = Arc::new(AnswerCache::new());
+        (Self { targets, tls_configs, resolver, per_worker, permissions }, tasks)
     }
 
     /// Returns the upstreams after a reload. An upstream whose settings are equal keeps its connections.
@@ -54,7 +58,8 @@ impl WorkerUpstreams {
             new.with_kept(before, kept)
         };
         let per_worker = self.per_worker.iter().map(upstreams).collect();
-        Self { targets, tls_configs, resolver: self.resolver.clone(), per_worker }
+        let permissions = Arc::clone(&self.permissions);
+        Self { targets, tls_configs, resolver: self.resolver.clone(), per_worker, permissions }
     }
 
     /// Returns the resolver of the names of all upstreams.
@@ -65,6 +70,11 @@ impl WorkerUpstreams {
     /// Returns the upstreams of each worker.
     pub(super) fn per_worker(&self) -> &[Upstreams] {
         &self.per_worker
+    }
+
+    /// Returns the access of each worker to authorization services. Permissions survive a reload.
+    pub(super) fn services(&self) -> WorkerServices {
+        services(&self.per_worker, &self.permissions)
     }
 
     /// Returns the upstreams of one worker: all workers have the same targets, and each is checked once.

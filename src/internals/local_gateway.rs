@@ -11,6 +11,7 @@ use http::{HeaderValue, Request, Response};
 use tokio::runtime;
 use tower::{Layer, Service};
 
+use crate::authorization::{AnswerCache, services};
 use crate::forward::{Forward, find_in};
 use crate::gateway::access::AccessLogLayer;
 use crate::server::{Drain, DrainTrigger, GatewayConnections, Server, bind};
@@ -61,7 +62,9 @@ impl LocalGateway {
         }
         let layer =
             RateLimitLayer::builder().next(NextHop::Origin).metrics(Arc::clone(&metrics)).from_config(config)?;
-        layer.replace_all(config, Stores::new(layer.store(), 0), &find_in(&[upstreams]));
+        let upstreams = [upstreams];
+        let services = services(&upstreams, &Arc::new(AnswerCache::new()));
+        layer.replace_all(config, Stores::new(layer.store(), 0), &find_in(&upstreams), services);
         let service = AccessLogLayer::default().layer(layer.layer(MarkNotSent(Forward)));
 
         let listen = &config.listen[0];

@@ -69,7 +69,7 @@ impl Pipeline {
         let metrics = Arc::new(Metrics::of_gateway(&[]));
         let upstreams = Upstreams::new(config.upstreams.values(), 1, &metrics);
         let layer = RateLimitLayer::builder().next(NextHop::Origin).metrics(metrics).from_config(&config)?;
-        layer.replace_all(&config, Stores::new(layer.store(), 0), &find_in(&[upstreams]));
+        layer.replace_all(&config, Stores::new(layer.store(), 0), &find_in(&[upstreams]), Box::default());
         Ok(Self { limited: layer.layer(RequestWriter) })
     }
 

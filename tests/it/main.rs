@@ -110,6 +110,7 @@ mod route_conditions;
 mod schedules;
 mod schemes;
 mod sentinel;
+mod services;
 mod shared_limits;
 mod slots;
 mod spellings;

@@ -89,6 +89,8 @@
 
 #[doc(hidden)]
 pub mod admission;
+#[doc(hidden)]
+pub mod authorization;
 pub mod build;
 #[doc(hidden)]
 pub mod headers;

@@ -12,10 +12,11 @@ use ipnet::IpNet;
 use tokio::time::Instant;
 
 use crate::admission::{Admitted, Denial, Permit, may_wait};
+use crate::authorization::{AskService, WorkerServices};
 use crate::headers::Members;
 use crate::recording::Inputs;
 use crate::rejected::LimitId;
-use tidegate_metrics::{InFlightMetrics, LimitMetrics, Metrics, RouteMetrics, WaitMetrics};
+use tidegate_metrics::{InFlightMetrics, LimitMetrics, Metrics, RouteMetrics, ServiceMetrics, WaitMetrics};
 use tidegate_rules::charge::Limiter;
 use tidegate_rules::limits::policy::Policy;
 use tidegate_rules::request::facts::grpc_timeout::{Received, has_grpc_timeout};
@@ -38,6 +39,8 @@ pub struct RuleSet {
     compiled: Vec<CompiledRoute>,
     /// Counts the responses to requests that match no route.
     unrouted: RouteMetrics,
+    /// Asks the services of routes. Empty in a layer, whose routes have none.
+    services: WorkerServices,
     /// The values of requests that recordings have.
     pub recorded: Arc<Inputs>,
     /// Whether a route has a `timeout`, or an upstream a `total` timeout.
@@ -118,6 +121,8 @@ pub struct CompiledRoute {
     pub waits: Option<WaitMetrics>,
     /// The requests in flight, if the route bounds them.
     in_flight: Option<InFlightMetrics>,
+    /// The answers of services, if the route has one.
+    service_checks: Option<ServiceMetrics>,
     /// Whether a limit is charged by the responses to its requests (`charge_on`).
     pub charges_by_response: bool,
     /// The `RateLimit-Policy` field.
@@ -151,6 +156,7 @@ impl RuleSet {
             field_filter,
             compiled,
             unrouted: metrics.route(""),
+            services: Box::default(),
             has_total_timeouts: false,
         }
     }
@@ -163,6 +169,16 @@ impl RuleSet {
             self.has_total_timeouts |= compiled.upstreams.iter().any(|upstream| upstream.total_timeout().is_some());
         }
         self
+    }
+
+    /// Adds the connections to the services of routes.
+    pub fn with_services(self, services: WorkerServices) -> Self {
+        Self { services, ..self }
+    }
+
+    /// Returns the connections of a worker to the services of routes.
+    pub fn service(&self, worker: Option<usize>) -> Option<&dyn AskService> {
+        self.services.get(worker.unwrap_or(0)).map(|service| &**service)
     }
 
     /// Removes fields that no rule and no upstream may read. Returns the kinds of the remaining fields that concern a
@@ -311,6 +327,7 @@ impl CompiledRoute {
             true => (Policy::new(&route.limits), Members::new(&route.limits)),
             false => (None, Members::default()),
         };
+        let has_service = route.require.services().next().is_some();
         let waits = route.limits.iter().any(may_wait).then(|| metrics.waits(Arc::clone(&route.name)));
         Self {
             metrics: responses,
@@ -319,6 +336,7 @@ impl CompiledRoute {
             upstreams: Box::default(),
             waits,
             in_flight: route.concurrency.as_ref().map(|_| metrics.in_flight(Arc::clone(&route.name))),
+            service_checks: has_service.then(|| metrics.service_checks(Arc::clone(&route.name))),
             charges_by_response: route.limits.iter().any(|limit| limit.charge_on.is_some()),
             policy,
             members,
@@ -328,6 +346,11 @@ impl CompiledRoute {
     /// Returns the metrics of requests in flight, if the route bounds them.
     pub fn in_flight(&self) -> Option<&InFlightMetrics> {
         self.in_flight.as_ref()
+    }
+
+    /// Returns the counts of answers of services, if the route has one.
+    pub fn service_checks(&self) -> Option<&ServiceMetrics> {
+        self.service_checks.as_ref()
     }
 
     /// Returns the longest time from the receipt of a request until the end of its response.

@@ -41,6 +41,8 @@ pub use self::requests::limits::LimitMetrics;
 use self::requests::limits::Limits;
 pub use self::requests::routes::RouteMetrics;
 use self::requests::routes::Routes;
+use self::requests::services::Services;
+pub use self::requests::services::{ServiceMetrics, ServiceResult};
 use self::requests::waits::Waits;
 pub use self::requests::waits::{WaitMetrics, WaitRecord};
 pub use self::spans::SpanOutcome;
@@ -65,6 +67,7 @@ pub struct Metrics {
     limits: Limits,
     waits: Waits,
     in_flight: InFlight,
+    services: Services,
     connections: Connections,
     config: Reloads,
     identities: Identities,
@@ -99,6 +102,7 @@ impl Metrics {
             limits: Limits::default(),
             waits: Waits::new(&durations),
             in_flight: InFlight::default(),
+            services: Services::default(),
             connections: Connections::default(),
             config: Reloads::default(),
             identities: Identities::default(),
@@ -132,6 +136,7 @@ impl Metrics {
             return self.connections.describe_rejected(catalog);
         }
         catalog.section("Upstreams");
+        self.services.describe(catalog);
         self.upstreams.describe(catalog);
         self.targets.describe(catalog);
         self.dns_names.describe(catalog);

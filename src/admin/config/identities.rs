@@ -1,13 +1,14 @@
 //! The credentials that the rules accept and that routes require.
 
+use http::HeaderName;
 use serde_json::{Map, Value, json};
 
-use super::show_client;
+use super::{extend, show_client};
 use crate::credentials::Verifiers;
 use tidegate_config::Config;
 use tidegate_rules::client::ClientSource;
 use tidegate_rules::request::identity::{
-    Alternative, IdentityCondition, IdentityKind, IdentityKinds, IdentityTest, Requirement,
+    Alternative, IdentityCondition, IdentityKind, IdentityKinds, IdentityTest, Requirement, ServiceCheck,
 };
 use tidegate_rules::settings::identities::TokenSettings;
 
@@ -48,21 +49,42 @@ pub(super) fn show_required(requirement: &Requirement) -> Vec<Value> {
     requirement.alternatives().iter().map(show_alternative).collect()
 }
 
-fn show_alternative(Alternative { kinds, conditions }: &Alternative) -> Value {
+fn show_alternative(Alternative { kinds, conditions, service }: &Alternative) -> Value {
     let IdentityKinds { token, key, user } = *kinds;
     let kinds = [(token, IdentityKind::Token), (key, IdentityKind::Key), (user, IdentityKind::User)];
     let kinds: Vec<_> = kinds.into_iter().filter_map(|(is_required, kind)| is_required.then_some(kind)).collect();
-    match (&*kinds, &**conditions) {
-        ([only], []) => only.name().into(),
+    match (&*kinds, &**conditions, service) {
+        ([only], [], None) => only.name().into(),
         _ => {
             let of_kind = |kind: &IdentityKind| {
                 let of_kind =
                     |condition: &&IdentityCondition| condition.value.kinds() == IdentityKinds::from_iter([*kind]);
                 (kind.name().to_owned(), show_conditions(conditions.iter().filter(of_kind)))
             };
-            kinds.iter().map(of_kind).collect::<Map<_, _>>().into()
+            let credentials = kinds.iter().map(of_kind).collect::<Map<_, _>>().into();
+            match service {
+                Some(service) => extend(credentials, show_service(service)),
+                None => credentials,
+            }
         }
     }
+}
+
+fn show_service(check: &ServiceCheck) -> Value {
+    let ServiceCheck { url, upstream: _, ca, headers, pass, cache, timeout, on_failure } = check;
+    json!({
+        "service": url.to_string(),
+        "ca": ca,
+        "headers": show_names(headers),
+        "pass": show_names(pass),
+        "cache_ms": cache.map(|life| life.as_millis()),
+        "timeout_ms": timeout.as_millis(),
+        "on_failure": on_failure,
+    })
+}
+
+fn show_names(names: &[HeaderName]) -> Vec<&str> {
+    names.iter().map(HeaderName::as_str).collect()
 }
 
 fn show_conditions<'c>(conditions: impl Iterator<Item = &'c IdentityCondition>) -> Value {

@@ -64,7 +64,7 @@ pub(crate) fn config(
     let credentials = identities::credentials(file, problems);
     let identities = identities::identities(file, source, problems);
     let dns_servers = dns::servers(file, problems);
-    let upstreams = upstreams::upstreams(file, files, problems);
+    let mut upstreams = upstreams::upstreams(file, files, problems);
     let names = store.as_ref().map_or_else(|_| BucketNames::default(), StoreSettings::bucket_names);
     let address_rules = Arc::new(addresses.as_ref().map_or_else(|_| AddressRules::default(), Clone::clone));
     let listeners: Vec<_> = listen::names(file).map(|name| name.0).collect();
@@ -73,7 +73,8 @@ pub(crate) fn config(
     let in_memory = functions.is_none() && matches!(store, Ok(StoreSettings::Memory { .. }));
     let functions = functions.unwrap_or_default();
     let verifies_credentials = files.checks().verifies_credentials();
-    let context = RouteContext { file, purpose, names: &names, matching, verifies_credentials, in_memory, functions };
+    let names = &names;
+    let context = RouteContext { file, purpose, names, matching, files, verifies_credentials, in_memory, functions };
     let fields = fields::fields(file, problems);
     let field_check = match (&fields, &addresses) {
         (Ok(fields), Ok(addresses)) => {
@@ -86,6 +87,9 @@ pub(crate) fn config(
     let routes = routes::routes(route_input, context, field_check, &mut when, problems);
     if let (Ok((identities, loaded)), Ok(routes)) = (&identities, &routes) {
         identities::check_tiers(file, (identities, loaded), routes, problems);
+    }
+    if let (Ok(upstreams), Ok(routes)) = (&mut upstreams, &routes) {
+        identities::add_upstreams(routes, upstreams);
     }
     let is_included = file.include.optional(problems).map(drop);
     let has_defaults = file.defaults.optional(problems).map(drop);
@@ -100,7 +104,7 @@ pub(crate) fn config(
         routes: routes?.with_conditions(when.iter().map(|when| &when.matcher)),
         when,
     };
-    rules.distribute(&names);
+    rules.distribute(names);
     has_defaults?;
     Ok(Config {
         listen,

@@ -6,6 +6,14 @@ use http::HeaderName;
 
 use crate::check::Checked;
 use crate::problem::{Location, Problems, quote};
+use tidegate_rules::request::sanitize::hop_by_hop::is_hop_by_hop;
+
+/// The message whose fields are changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Message {
+    Request,
+    Response,
+}
 
 /// Reports names that occur more than once, at their locations.
 pub(crate) fn duplicates<'f>(names: impl Iterator<Item = (&'f str, Location)>, what: &str, problems: &mut Problems) {
@@ -29,4 +37,24 @@ pub(super) fn header_name(text: &str, location: Location, problems: &mut Problem
         let message = format!("{} is not a header field name", quote(text));
         problems.add(location, message, "use letters, digits and `-`, without a colon or pattern")
     })
+}
+
+/// Parses the name of a field that rules may change.
+pub(crate) fn changed_field(
+    text: &str,
+    location: Location,
+    message: Message,
+    problems: &mut Problems,
+) -> Checked<HeaderName> {
+    let name = header_name(text, location, problems)?;
+    let help = match (message, name.as_str()) {
+        (Message::Request, "host") => "use `rewrite: { host: NAME }`",
+        (Message::Request, "x-forwarded-for" | "x-forwarded-host" | "x-forwarded-proto" | "via" | "expect") => {
+            "leave it out: the gateway sets it for each request"
+        }
+        (_, "content-length" | "trailer") => "leave it out: the gateway frames messages",
+        _ if is_hop_by_hop(&name) => "leave it out: the field concerns one connection only",
+        _ => return Ok(name),
+    };
+    Err(problems.add(location, format!("{} must not be changed", quote(text)), help))
 }

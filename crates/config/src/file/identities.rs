@@ -1,9 +1,11 @@
 //! The keys of API keys, tokens and passwords, and the conditions on them.
 
-use super::keys::Kind::{self, Many, Map, Name, OneOrMany, OrMap, Scalar, Size, Text};
+use super::keys::Kind::{self, Duration, List, Many, Map, Name, OneOrMany, OrMap, Scalar, Size, Text, Word};
 use super::located::{Located, OneOrList, ValueOrMap};
 use super::shape::shape;
-use crate::values::units::Bytes;
+use super::{HOUR, SECOND};
+use crate::values::units::{Bytes, Millis};
+use tidegate_rules::request::identity::OnServiceFailure;
 
 shape! {
     /// How requests identify their clients. Routes use it with `require`, and limits with `client: jwt:CLAIM` or
@@ -72,7 +74,7 @@ shape! {
 
 shape! {
     /// Credentials that suffice for a route: a request has all kinds of these credentials, and they meet all conditions. `{}`
-    /// is a kind without conditions.
+    /// is a kind without conditions. If there is a `service`, it must also allow the request.
     REQUIRE: Require = "`require`" {
         /// Claims of the token, or JSON pointers to nested values such as `/realm_access/roles`. An array meets a condition if
         /// one of its items does. Texts of `scope` and `scp` are lists with spaces.
@@ -81,6 +83,23 @@ shape! {
         keys: IdentityConditions = IDENTITY_CONDITIONS, Optional;
         /// The name of the `user`.
         basic: IdentityConditions = IDENTITY_CONDITIONS, Optional;
+        /// The `http` or `https` URL of a service that must allow each request
+        /// ([identities.md](identities.md#authorization-services)). Only the gateway asks services.
+        service: String = Text, Optional;
+        /// The fields of the request that the service receives, in addition to `X-Forwarded-*`.
+        headers: Vec<Located<String>> = List(&Text), Default("[authorization, cookie]");
+        /// The fields of the service's response that the upstream receives. The same fields of the client are removed.
+        pass: Vec<Located<String>> = List(&Text), Default("[]");
+        /// How long a permission holds for requests from which the service would receive the same. By default, the service is
+        /// asked about each request.
+        cache: Millis = Duration(1, HOUR), Optional;
+        /// The longest time until the response of the service.
+        timeout: Millis = Duration(1, 60 * SECOND), Default("1s");
+        /// The treatment of requests while the service is unavailable.
+        on_failure: OnServiceFailure = Word(OnServiceFailure::WORDS), Default("deny");
+        /// The authorities that may sign the certificate of an `https` service. By default, the authorities that the system
+        /// trusts.
+        ca: String = Text, Optional;
     }
 }
 

@@ -9,8 +9,9 @@ use crate::admission::{Denial, admit};
 use crate::local_response::LocalResponse;
 use crate::ruleset::RuleSet;
 use tidegate_limit::clock::unix_seconds;
+use tidegate_metrics::{Credential, Metrics};
 use tidegate_rules::evaluation::Evaluation;
-use tidegate_rules::request::identity::IdentityKinds;
+use tidegate_rules::request::identity::{Identity, IdentityFault, IdentityKind, IdentityKinds};
 use tidegate_rules::rules::{Identified, is_incomplete};
 
 impl LayerState {
@@ -58,5 +59,26 @@ impl LayerState {
             false => identity,
         };
         evaluation.add_identity(identity);
+    }
+}
+
+impl RequestRecord<'_> {
+    /// Counts the result for each kind of credentials, and records why the request is rejected.
+    pub(super) fn record_identity(&mut self, reads: IdentityKinds, identity: Option<&Identity>, metrics: &Metrics) {
+        let Some(Identity { key, token, user, fault, .. }) = identity else { return };
+        self.reason = fault.map(IdentityFault::as_str);
+        for (kind, credential, is_read, is_accepted) in [
+            (IdentityKind::Token, Credential::Token, reads.token, token.is_some()),
+            (IdentityKind::Key, Credential::Key, reads.key, key.is_some()),
+            (IdentityKind::User, Credential::User, reads.user, user.is_some()),
+        ] {
+            let of_kind = fault.filter(|fault| fault.kind() == Some(kind)).unwrap_or(IdentityFault::Missing);
+            match (is_read, is_accepted, fault) {
+                (false, ..) => {}
+                (true, true, Some(fault)) => metrics.identity_rejected(credential, fault.as_str()),
+                (true, true, None) => metrics.identity_accepted(credential),
+                (true, false, _) => metrics.identity_rejected(credential, of_kind.as_str()),
+            }
+        }
     }
 }

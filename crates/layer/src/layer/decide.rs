@@ -10,14 +10,14 @@ use super::active::{Active, Snapshot};
 use super::limits::Passed;
 use super::record::RequestRecord;
 use super::request_id::X_REQUEST_ID;
-use super::{LayerState, peer, request_id, respond};
+use super::{LayerState, ask, peer, request_id, respond};
 use crate::local_response::LocalResponse;
 use crate::ruleset::{ForwardContext, RequestOrigin, RuleSet};
 use tidegate_limit::calendar::schedule::Minute;
 use tidegate_rules::evaluation::{Evaluation, Subject};
 use tidegate_rules::request::facts::{BadRequest, Facts};
 use tidegate_rules::request::sanitize::{FieldKinds, NextHop, RequestContext};
-use tidegate_rules::route::upgrade::{Offer, is_tunnel};
+use tidegate_rules::route::upgrade::is_tunnel;
 use tidegate_rules::route::{FieldChanges, RenderedValues, Rewrite};
 use tidegate_rules::rules::Charges;
 
@@ -63,6 +63,9 @@ impl LayerState {
             forward_context.fields = changed_fields(&active.rules, facts, record);
             let rewrite = record.route().and_then(|route| route.rewrite.as_deref());
             let target = self.target(request.uri(), facts, rewrite)?;
+            if let Some(route) = record.route() {
+                ask::replace_passed(&route.require, request.headers_mut(), record);
+            }
             prepare_for_service(request, forward_context, target, record);
             Ok(charges)
         }
@@ -120,11 +123,7 @@ impl RequestPeer {
         facts.extensions = Some(extensions);
         facts.peer_is_client = self.is_client;
         facts.peer_is_trusted = self.is_trusted;
-        let evaluation = Evaluation::new(&rules.rules, facts, subject);
-        match extensions.get::<Offer>() {
-            Some(offer) => evaluation.with_offer(offer, is_tunnel(request)),
-            None => evaluation,
-        }
+        Evaluation::new(&rules.rules, facts, subject).with_target(request.uri(), is_tunnel(request))
     }
 }
 

@@ -4,6 +4,7 @@ use std::pin::Pin;
 
 use super::LayerState;
 use super::active::Snapshot;
+use super::ask::Unfinished;
 use super::builder::Unmatched;
 use super::limits::{Decided, Passed};
 use super::record::RequestRecord;
@@ -12,13 +13,16 @@ use crate::local_response::LocalResponse;
 use crate::ruleset::{FoundRoute, RuleSet};
 use tidegate_rules::evaluation::{Evaluation, Event, Step};
 use tidegate_rules::request::facts::Facts;
+use tidegate_rules::request::identity::ServiceCheck;
 use tidegate_rules::route::Authorize;
 use tidegate_rules::rules::Charges;
 
-/// A request that the gateway answers itself, after the limits have decided.
-struct Answered {
-    response: LocalResponse,
-    was_granted: bool,
+/// The next step after the limits have decided.
+enum Concluded<'r> {
+    Forward(Permit),
+    Ask(Permit, &'r ServiceCheck),
+    /// The gateway answers the request itself. `true` if the limits have granted it.
+    Respond(LocalResponse, bool),
 }
 
 impl LayerState {
@@ -54,14 +58,18 @@ impl LayerState {
                     admit(snapshot.store, &self.queues, &mut charges, waits).await
                 }
             };
-            // By value: the future would keep a borrowed result until its end.
-            match self.conclude(snapshot, evaluation, &charges, admitted, record) {
-                Ok(permit) => Ok(Passed { permit, charges }),
-                Err(Answered { response, was_granted: true }) if compiled.charges_by_response => {
-                    Err(Box::pin(record.charge_local_response(charges, snapshot.store, response)).await)
+            // By value, and without guards: the future would keep a borrowed result until its end.
+            let unfinished = match self.conclude(snapshot, evaluation, &charges, admitted, record) {
+                Concluded::Forward(permit) => return Ok(Passed { permit, charges }),
+                Concluded::Ask(permit, check) => Unfinished::Ask(permit, check),
+                Concluded::Respond(response, was_granted) => {
+                    if !was_granted || !compiled.charges_by_response {
+                        return Err(response);
+                    }
+                    Unfinished::Charge(response)
                 }
-                Err(Answered { response, .. }) => Err(response),
-            }
+            };
+            Box::pin(self.finish(snapshot, evaluation, unfinished, charges, record)).await
         }
     }
 
@@ -104,7 +112,8 @@ impl LayerState {
                     }
                     Step::Decide(takes_slot) => return Ok(Some(takes_slot)),
                     Step::Respond(answer) => return Err(self.respond(rules, answer, evaluation, None, record)),
-                    Step::Forward => return Err(LocalResponse::Internal), // only admitted requests are forwarded
+                    // Only admitted requests are forwarded, and services are asked about them only.
+                    Step::Ask(_) | Step::Forward => return Err(LocalResponse::Internal),
                 }
             }
         }
@@ -127,10 +136,7 @@ impl LayerState {
         }
     }
 
-    /// Carries out the steps after the limits have decided. Returns the permit of a request that is forwarded.
-    ///
-    /// # Errors
-    /// The gateway answers the request itself.
+    /// Records what the limits have decided, and returns the next step.
     fn conclude<'r>(
         &self,
         snapshot: Snapshot<'r>,
@@ -138,22 +144,19 @@ impl LayerState {
         charges: &Charges<'r>,
         admitted: Result<Admitted, Denial>,
         record: &mut RequestRecord<'r>,
-    ) -> Result<Permit, Answered> {
+    ) -> Concluded<'r> {
         let decided = Decided { charges, admitted: &admitted };
         self.record_decided(decided, snapshot.store, record);
-        let response = match evaluation.next(Event::Decided(decided.verdict())) {
-            Step::Forward => None,
-            Step::Respond(answer) => {
-                Some(self.respond(&snapshot.active.rules, answer, evaluation, Some(decided), record))
-            }
-            _ => Some(LocalResponse::Internal), // the limits are asked once, before these steps
-        };
-        match (response, admitted) {
-            (None, Ok(admitted)) => Ok(admitted.permit),
-            (response, admitted) => {
-                let response = response.unwrap_or(LocalResponse::Internal); // only granted requests are forwarded
-                Err(Answered { response, was_granted: admitted.is_ok() })
-            }
+        let (step, was_granted) = (evaluation.next(Event::Decided(decided.verdict())), admitted.is_ok());
+        if let Step::Respond(answer) = step {
+            let response = self.respond(&snapshot.active.rules, answer, evaluation, Some(decided), record);
+            return Concluded::Respond(response, was_granted);
+        }
+        match (step, admitted) {
+            (Step::Forward, Ok(Admitted { permit, .. })) => Concluded::Forward(permit),
+            (Step::Ask(check), Ok(Admitted { permit, .. })) => Concluded::Ask(permit, check),
+            // The limits are asked once, and only granted requests are forwarded.
+            _ => Concluded::Respond(LocalResponse::Internal, was_granted),
         }
     }
 

@@ -35,6 +35,8 @@
 //! matches only routes without a host. A request that matches no route passes, unless [`Unmatched::Reject`] is set.
 
 mod active;
+mod answered;
+mod ask;
 mod body;
 mod builder;
 mod check;
@@ -94,6 +96,7 @@ use self::replace::StartSettings;
 pub use self::report::{ReportHandle, RequestOutcome, RequestReport};
 pub use self::request_id::X_REQUEST_ID;
 use crate::admission::WaitQueues;
+use crate::authorization::WorkerServices;
 use crate::build::{Limit, Rules};
 use crate::local_response::LocalResponse;
 use crate::recording::{Inputs, Recorder};
@@ -311,12 +314,18 @@ impl RateLimitLayer {
         self.state.quotas.run_maintenance();
     }
 
-    /// Replaces the rules, the stores and the upstreams of all workers for all later requests, in one step.
+    /// Replaces the rules, the stores, the upstreams and the services of all workers for all later requests, in one step.
     /// `find_upstream` returns the upstream with a name.
     #[doc(hidden)]
-    pub fn replace_all(&self, config: &Config, stores: Stores, find_upstream: &dyn Fn(&str) -> WorkerUpstreams) {
+    pub fn replace_all(
+        &self,
+        config: &Config,
+        stores: Stores,
+        find_upstream: &dyn Fn(&str) -> WorkerUpstreams,
+        services: WorkerServices,
+    ) {
         let rules = compile(config, stores.main(), &self.state.metrics);
-        let rules = rules.with_upstreams(find_upstream);
+        let rules = rules.with_upstreams(find_upstream).with_services(services);
         let _replacing = self.state.replacing.lock();
         let active = self.state.active.load();
         let is_new_store = !stores.main().has_same_buckets(active.stores.main());

@@ -12,17 +12,17 @@ use super::report::{ReportHandle, RequestOutcome, RequestReport};
 use super::request_id::X_REQUEST_ID;
 use super::{LayerState, NotSent};
 use crate::admission::{Admitted, Denial, RequestInFlight, charge_by_response, denying, give_back};
+use crate::authorization::PassedFields;
 use crate::headers::{self, PolicyFields};
 use crate::local_response::LocalResponse;
 use crate::recording::PendingLine;
 use crate::ruleset::{FoundRoute, RuleSet};
 use tidegate_limit::clock::{Stopwatch, Timestamp};
-use tidegate_metrics::{Credential, Metrics};
+use tidegate_metrics::Metrics;
 use tidegate_rules::evaluation::Evaluation;
 use tidegate_rules::limits::concurrency::Concurrency;
 use tidegate_rules::limits::policy::Policy;
 use tidegate_rules::request::facts::Facts;
-use tidegate_rules::request::identity::{Identity, IdentityFault, IdentityKind, IdentityKinds};
 use tidegate_rules::route::{Action, Authorize, CorsRequest, Route};
 use tidegate_rules::rules::Charges;
 use tidegate_rules::template::Values;
@@ -70,6 +70,8 @@ pub(super) struct RareData {
     authorize: Option<Authorize>,
     /// The slot of a request to a route with `concurrency`.
     in_flight: Option<ClientInFlight>,
+    /// The fields that a service passes to the upstream.
+    pub(super) passed: Option<PassedFields>,
     /// The lines of recordings.
     pub(super) lines: Vec<PendingLine>,
 }
@@ -308,17 +310,6 @@ impl<'r> RequestRecord<'r> {
         }
     }
 
-    /// Charges an admitted request by the response of the layer, and returns the response.
-    pub(super) async fn charge_local_response(
-        &mut self,
-        charges: Charges<'r>,
-        store: &Store,
-        response: LocalResponse,
-    ) -> LocalResponse {
-        self.charge_by_response(charges, store, response.status(), true).await;
-        response
-    }
-
     /// Charges an admitted request by the status of its response.
     pub(super) async fn charge_by_response(
         &mut self,
@@ -360,25 +351,6 @@ impl<'r> RequestRecord<'r> {
         }
     }
 
-    /// Counts the result for each kind of credentials, and records why the request is rejected.
-    pub(super) fn record_identity(&mut self, reads: IdentityKinds, identity: Option<&Identity>, metrics: &Metrics) {
-        let Some(Identity { key, token, user, fault, .. }) = identity else { return };
-        self.reason = fault.map(IdentityFault::as_str);
-        for (kind, credential, is_read, is_accepted) in [
-            (IdentityKind::Token, Credential::Token, reads.token, token.is_some()),
-            (IdentityKind::Key, Credential::Key, reads.key, key.is_some()),
-            (IdentityKind::User, Credential::User, reads.user, user.is_some()),
-        ] {
-            let of_kind = fault.filter(|fault| fault.kind() == Some(kind)).unwrap_or(IdentityFault::Missing);
-            match (is_read, is_accepted, fault) {
-                (false, ..) => {}
-                (true, true, Some(fault)) => metrics.identity_rejected(credential, fault.as_str()),
-                (true, true, None) => metrics.identity_accepted(credential),
-                (true, false, _) => metrics.identity_rejected(credential, of_kind.as_str()),
-            }
-        }
-    }
-
     fn record_limit(&mut self, charges: &Charges<'_>, denial: &Denial) {
         let limit = match denial {
             Denial::Limited { .. } => charges.longest_refusal(),
@@ -414,6 +386,7 @@ impl<'r> RequestRecord<'r> {
 
     /// Adds the rate limit fields and the id to the response.
     fn add_fields<B>(&mut self, response: &mut Response<B>) {
+        let response_is_authorization = self.is_authorization() && response.status().is_success();
         if let Some(route) = self.route()
             && let Some(changes) = &route.response_headers
         {
@@ -423,13 +396,18 @@ impl<'r> RequestRecord<'r> {
         }
         let fields = self.policy().zip(self.rate_limit.take());
         let of_limits = fields.map(|(policy, rate_limit)| PolicyFields { policy, rate_limit });
-        let RareData { request_id, cors, in_flight, .. } = self.rare.take().map(|rare| *rare).unwrap_or_default();
+        let RareData { request_id, cors, in_flight, passed, .. } =
+            self.rare.take().map(|rare| *rare).unwrap_or_default();
         let quota = in_flight.and_then(|in_flight| in_flight.quota);
         let quota = quota.filter(|_| self.route().is_some_and(|route| route.rate_limit_headers.ietf));
         let of_slots = quota.and_then(|(per_client, remaining)| headers::in_flight(per_client, remaining));
         headers::insert(response.headers_mut(), [of_limits, of_slots]);
         if let Some(id) = request_id {
             response.headers_mut().insert(X_REQUEST_ID, id);
+        }
+        // Left only for a proxy that asks, which copies them to its request.
+        for (name, value) in passed.iter().flat_map(|passed| passed.iter()).filter(|_| response_is_authorization) {
+            response.headers_mut().append(name, value.clone());
         }
         if let (Some(route), Some(request)) = (self.route(), cors)
             && let Some(cors) = &route.cors

@@ -52,6 +52,7 @@ impl LayerState {
             }
             Answer::Busy => denied().with_upstream(record.route().and_then(|route| route.action.upstream())),
             Answer::StoreFailed => denied(),
+            Answer::ServiceDenied | Answer::ServiceFailed => LocalResponse::Internal, // `ask` has the response
             Answer::Configured(route) => configured(route, || values(rules, route, facts, record)),
         }
     }

@@ -1,4 +1,5 @@
-//! Responses that the rule file configures: `bans`, and for a route `redirect`, `respond` and `reject`.
+//! Responses that the rule file configures: `bans`, and for a route `redirect`, `respond` and `reject`; and responses of
+//! authorization services.
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
@@ -8,7 +9,7 @@ use http_body_util::Full;
 use tidegate_rules::route::{FixedResponse, Redirect, Rejection};
 use tidegate_rules::template::Values;
 
-/// A response of the rule file.
+/// A response of the rule file, or of an authorization service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfiguredResponse {
     status: StatusCode,
@@ -17,6 +18,11 @@ pub struct ConfiguredResponse {
 }
 
 impl ConfiguredResponse {
+    /// Returns the response of an authorization service.
+    pub fn of_service(status: StatusCode, headers: HeaderMap, body: Bytes) -> Self {
+        Self { status, headers, body }
+    }
+
     /// Returns a redirect. Returns `None` if the `Location` is too long, or if the request has no host for it.
     pub fn redirect(redirect: &Redirect, values: &Values<'_>) -> Option<Self> {
         let headers = HeaderMap::from_iter([(LOCATION, redirect.location(values)?)]);

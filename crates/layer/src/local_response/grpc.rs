@@ -86,8 +86,8 @@ fn code(status: StatusCode) -> u16 {
     match status.as_u16() {
         // INVALID_ARGUMENT
         400 | 414 => 3,
-        // UNAUTHENTICATED
-        401 => 16,
+        // UNAUTHENTICATED. A service redirects to a login.
+        300..=399 | 401 => 16,
         // PERMISSION_DENIED
         403 => 7,
         // DEADLINE_EXCEEDED

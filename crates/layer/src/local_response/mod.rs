@@ -95,6 +95,13 @@ pub enum LocalResponse {
         /// Whether the condition is on a token.
         by_token: bool,
     },
+    /// The response of an authorization service, which denies the request. Boxed, because it is large.
+    ServiceDenied(Box<ConfiguredResponse>),
+    /// 503: the authorization service does not decide.
+    ServiceFailed {
+        /// The reason in the access log.
+        reason: &'static str,
+    },
     /// 404: no route matches.
     NoRoute,
     /// 400: the request body is malformed or incomplete.
@@ -205,6 +212,9 @@ impl LocalResponse {
         if let Self::Banned { retry_after, configured: Some(response) } = &self {
             return ConfiguredResponse::ban(response, *retry_after).into_response(fields);
         }
+        if let Self::ServiceDenied(response) = self {
+            return response.into_response(fields);
+        }
         let (status, body) = self.problem();
         let mut response = Response::new(Full::from(body));
         *response.status_mut() = status;
@@ -261,7 +271,7 @@ impl LocalResponse {
         }
         let (status, detail) = self.status_and_detail();
         let title = reason::phrase(status); // RFC 9457 section 4.2.1
-        let (reason, upstream) = self.failed_upstream().unzip();
+        let (reason, upstream) = self.failure();
         let kind = "about:blank";
         let problem = Problem { kind, title, status: status.as_u16(), detail: &detail, reason, upstream };
         // The serialization of strings and numbers cannot fail.
@@ -309,6 +319,13 @@ impl LocalResponse {
             }
             Self::NotIdentified { fault, .. } => (fault.status(), fault.to_string().into()),
             Self::NotAllowed { detail, .. } => (StatusCode::FORBIDDEN, (&**detail).into()),
+            Self::ServiceDenied(response) => {
+                (response.status(), "the authorization service does not allow this request".into())
+            }
+            Self::ServiceFailed { .. } => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the authorization of the request cannot be checked at present".into(),
+            ),
             Self::NoRoute => (StatusCode::NOT_FOUND, "no route matches".into()),
             Self::BodyIncomplete => (StatusCode::BAD_REQUEST, "the request body is malformed or incomplete".into()),
             Self::BodyTooLong => (StatusCode::PAYLOAD_TOO_LARGE, "the request body is too long".into()),
@@ -344,12 +361,14 @@ impl LocalResponse {
         }
     }
 
-    /// Returns the reason and the name of the upstream, if the upstream could not take the request.
-    fn failed_upstream(&self) -> Option<(&'static str, &str)> {
+    /// Returns the reason if the upstream or the service could not take the request, and the name of the upstream. The name of a
+    /// service is its internal URL, which clients do not learn.
+    fn failure(&self) -> (Option<&'static str>, Option<&str>) {
         match self {
-            Self::UpstreamDown { upstream } => Some((NO_USABLE_TARGET, upstream)),
-            Self::UpstreamBusy { upstream, reason } => Some((reason, upstream)),
-            _ => None,
+            Self::UpstreamDown { upstream } => (Some(NO_USABLE_TARGET), Some(upstream)),
+            Self::UpstreamBusy { upstream, reason } => (Some(reason), Some(upstream)),
+            Self::ServiceFailed { reason } => (Some(reason), None),
+            _ => (None, None),
         }
     }
 
@@ -368,7 +387,8 @@ impl LocalResponse {
             Self::Banned { retry_after, .. } => Some(*retry_after),
             Self::NotIdentified { fault, .. } if fault.is_temporary() => Some(1),
             // A guess: it is unknown when a request ends.
-            Self::StoreFailed | Self::UpstreamBusy { .. } | Self::UpstreamDown { .. } | Self::Busy { .. } => Some(1),
+            Self::StoreFailed | Self::UpstreamBusy { .. } | Self::UpstreamDown { .. } => Some(1),
+            Self::ServiceFailed { .. } | Self::Busy { .. } => Some(1),
             _ => None,
         }
     }

@@ -344,7 +344,7 @@ fn find_route<'r>(evaluation: &mut Evaluation<'r, '_>) -> Result<(usize, &'r Rou
             Step::Respond(Answer::OriginNotAllowed(_) | Answer::QuotaMethod) => return Err(Undecided::WithoutLimits),
             Step::Respond(_) => return Err(Undecided::Invalid),
             Step::Unmatched => return Err(Undecided::Unmatched),
-            Step::Authorize(..) | Step::Decide(_) | Step::Forward => {
+            Step::Authorize(..) | Step::Decide(_) | Step::Ask(_) | Step::Forward => {
                 return evaluation.route().ok_or(Undecided::Unmatched);
             }
         }

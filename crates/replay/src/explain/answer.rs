@@ -39,6 +39,8 @@ pub(super) fn describe(answer: Answer<'_>, facts: &Facts<'_>) -> (u16, String) {
         }
         Answer::Busy => (503, "too many requests are in flight".to_owned()),
         Answer::StoreFailed => (503, "the store does not decide".to_owned()),
+        Answer::ServiceDenied => (403, "the authorization service denies the request".to_owned()),
+        Answer::ServiceFailed => (503, "the authorization service does not decide".to_owned()),
         Answer::Configured(route) => {
             let status = route.action.status().map_or(500, |status| status.as_u16());
             (status, format!("the response of route {}", quote(&route.name)))

@@ -30,6 +30,7 @@ use tidegate_rules::condition::Search;
 use tidegate_rules::evaluation::{Answer, Evaluation, LastHop, Subject, last_hop};
 use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::request::facts::{BadRequest, Facts, TlsPeer};
+use tidegate_rules::request::identity::ServiceCheck;
 use tidegate_rules::request::sanitize::{NextHop, RequestContext};
 use tidegate_rules::route::Route;
 use tidegate_rules::rules::{LimitCheck, Rules};
@@ -202,6 +203,11 @@ impl<'r> Explanation<'r> {
     /// Describes the action for admitted requests to this route.
     pub fn describe_action(&self, route: &Route) -> String {
         self.proxy.map_or_else(|| describe_action(route), |proxy| proxy.describe_action(route))
+    }
+
+    /// Returns the service that must allow the request after the limits have granted it.
+    pub fn service(&self) -> Option<&'r ServiceCheck> {
+        self.outcome?.service
     }
 
     /// Returns the status and the reason of a response that needs no decision of the store. Returns `None` if the

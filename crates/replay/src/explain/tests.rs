@@ -8,9 +8,10 @@ use tidegate_config::AnyIdentities;
 use tidegate_config::Config;
 use tidegate_rules::evaluation::{Evaluation, Event, Step, Subject, Verdict};
 use tidegate_rules::request::facts::HostRequirement;
-use tidegate_rules::request::identity::{ApiKey, Identity};
+use tidegate_rules::request::identity::{ApiKey, Identity, ServiceVerdict};
 
 const RULES: &str = "
+listen: 127.0.0.1:0
 clients: { trusted_proxies: [10.0.0.0/8] }
 identities: { keys: { header: X-Key, file: keys.yaml } }
 upstreams: { api: { targets: ['http://127.0.0.1:1'] } }
@@ -28,13 +29,15 @@ routes:
     limits: [{ name: ip, mode: PER_CLIENT, client: ip, rate: 1, interval: 1h }]
   - { name: staff, match: { path: /staff, identity: { 'key:tier': gold } }, upstream: api }
   - { name: free, match: { path: /free }, upstream: api }
+  - { name: asked, match: { path: /asked }, upstream: api, require: { service: 'http://auth/' } }
+  - { name: both, match: { path: /both }, upstream: api, require: { keys: {}, service: 'http://auth/' } }
 ";
 
 const VERDICTS: [Verdict; 4] = [Verdict::Granted, Verdict::Refused, Verdict::Busy, Verdict::StoreFailed];
 
 /// Returns the steps of a request, if the limits decide so.
 fn steps(method: &Method, target: &str, fields: &[(&'static str, &'static str)], verdict: Verdict) -> Vec<String> {
-    let config = Config::parse_with(RULES, &AnyIdentities).expect("rules");
+    let config = Config::parse_for_gateway(RULES, &AnyIdentities).expect("rules");
     let fields: HeaderMap =
         fields.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect();
     let uri: Uri = target.parse().expect("a target");
@@ -55,6 +58,7 @@ fn steps(method: &Method, target: &str, fields: &[(&'static str, &'static str)],
                 evaluation.add_identity(Identity { key, verified, ..Identity::default() });
             }
             Step::Decide(_) => event = Event::Decided(verdict),
+            Step::Ask(_) => event = Event::Asked(ServiceVerdict::Allowed),
             Step::Quota(_) | Step::Authorize(..) | Step::Unmatched | Step::Respond(_) | Step::Forward => return steps,
         }
     }
@@ -67,6 +71,8 @@ fn steps_are_in_order() {
     for (method, target, fields, expected) in [
         (Method::GET, "/free", &[][..], "Found Check Decide Forward"),
         (Method::GET, "/api", &[], "Found Check Verify Identified Decide Forward"),
+        (Method::GET, "/asked", &[], "Found Check Decide Ask Forward"),
+        (Method::GET, "/both", &[], "Found Check Verify Identified Decide Ask Forward"),
         (Method::POST, "/api", &[("content-length", "1025")], "Found BodyTooLong"),
         (Method::OPTIONS, "*", &[], "Options"),
         (Method::OPTIONS, "/api", &preflight, "Found Preflight"),
@@ -86,7 +92,7 @@ fn steps_are_in_order() {
 #[test]
 fn only_granted_requests_are_forwarded() {
     for verdict in VERDICTS {
-        for target in ["/free", "/api", "/moved"] {
+        for target in ["/free", "/api", "/moved", "/asked"] {
             let steps = steps(&Method::GET, target, &[], verdict);
             let last = steps.last().map(String::as_str);
             let expected = match verdict {

@@ -15,7 +15,7 @@ use tidegate_rules::client::{AddressTrace, ClientSource, TraceEnd};
 use tidegate_rules::limits::concurrency::Concurrency;
 use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::request::facts::Facts;
-use tidegate_rules::request::identity::{Identity, IdentityValue};
+use tidegate_rules::request::identity::{Identity, IdentityValue, ServiceCheck};
 use tidegate_rules::route::{Action, InheritedValue, Route};
 use tidegate_rules::rules::LimitCheck;
 
@@ -164,6 +164,9 @@ impl Explanation<'_> {
             }
             None => writeln!(f, "{action}: no live limit counts it"),
         }?;
+        if let Some(ServiceCheck { url, .. }) = self.service() {
+            writeln!(f, "after the limits, {} must allow it; it is not asked now", quote(&url.to_string()))?;
+        }
         if self.proxy.is_some() {
             return Ok(());
         }

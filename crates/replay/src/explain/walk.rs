@@ -7,7 +7,7 @@ use super::limits::describe_denial;
 use tidegate_config::{Config, quote};
 use tidegate_limit::clock::Timestamp;
 use tidegate_rules::evaluation::{Answer, Evaluation, Event, Step, Verdict};
-use tidegate_rules::request::identity::IdentityKinds;
+use tidegate_rules::request::identity::{IdentityKinds, ServiceCheck, ServiceVerdict};
 use tidegate_rules::route::{Authorize, Route};
 use tidegate_rules::rules::{Identified, LimitRejection};
 
@@ -32,14 +32,16 @@ pub(super) enum Ending<'r> {
 /// The answers of the gateway after the limits have decided.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome<'r> {
-    /// If the limits grant the request; `None` if it is forwarded.
+    /// If the limits and the service grant the request; `None` if it is forwarded.
     pub(super) granted: Option<Answer<'r>>,
+    /// The service that must allow a request that the limits grant.
+    pub(super) service: Option<&'r ServiceCheck>,
     pub(super) refused: Answer<'r>,
 }
 
-/// Evaluates a request to its end.
+/// Evaluates a request to its end. Services are not asked: they are assumed to allow the request.
 pub(super) fn walk<'r>(evaluation: &mut Evaluation<'r, '_>, config: &Config, now: Timestamp) -> Ending<'r> {
-    let (mut event, mut refused) = (Event::Done, None);
+    let (mut event, mut refused, mut service) = (Event::Done, None, None);
     let granted = loop {
         match evaluation.next(take(&mut event)) {
             Step::Found | Step::AdmitQuota | Step::Check(_) | Step::Identified(_) => {}
@@ -47,6 +49,10 @@ pub(super) fn walk<'r>(evaluation: &mut Evaluation<'r, '_>, config: &Config, now
             Step::Decide(_) => {
                 refused = Some(evaluation.refused());
                 event = Event::Decided(Verdict::Granted);
+            }
+            Step::Ask(check) => {
+                service = Some(check);
+                event = Event::Asked(ServiceVerdict::Allowed);
             }
             Step::Quota(route) => return answer_quota(route, evaluation, config),
             Step::Authorize(route, authorize) => return Ending::Authorize(route, authorize),
@@ -56,7 +62,7 @@ pub(super) fn walk<'r>(evaluation: &mut Evaluation<'r, '_>, config: &Config, now
         }
     };
     match (granted, refused) {
-        (granted, Some(refused)) => Ending::Asked(Outcome { granted, refused }),
+        (granted, Some(refused)) => Ending::Asked(Outcome { granted, service, refused }),
         (Some(answer), None) => {
             let of_route = matches!(answer, Answer::BadRequest(_) | Answer::BodyTooLong(_) | Answer::Tunnel);
             answered(describe(answer, &evaluation.facts), of_route)

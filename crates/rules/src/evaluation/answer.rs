@@ -40,6 +40,10 @@ pub enum Answer<'r> {
     Busy,
     /// 503: the store does not decide.
     StoreFailed,
+    /// The response of the service that the route asks: it denies the request.
+    ServiceDenied,
+    /// 503: the service that the route asks does not decide.
+    ServiceFailed,
     /// The response of the route: `respond` or `redirect`.
     Configured(&'r Route),
 }

@@ -1,11 +1,11 @@
 //! The evaluation of a request by the rules: **the order of its stages, once**, for all that evaluate requests.
 //!
 //! ```text
-//! server -> preflight -> quota -> route -> tunnel -> size -> checks -> identity -> limits -> action
+//! server -> preflight -> quota -> route -> tunnel -> size -> checks -> identity -> limits -> service -> action
 //! ```
 //!
 //! If the route depends on credentials, they are verified before it is found. Otherwise they are verified later, so that
-//! requests over a limit cost no verification.
+//! requests over a limit cost no verification. A service is asked after the limits, so that they also protect the service.
 //!
 //! An [`Evaluation`] does no IO and does not wait. Its driver carries out a [`Step`] and calls [`Evaluation::next`] again,
 //! until the step ends the evaluation. The drivers are the layer (for requests, and for the original requests of proxies),
@@ -21,7 +21,7 @@ mod stage;
 mod step;
 pub mod wait;
 
-use http::Method;
+use http::{Method, Uri};
 
 pub use self::answer::Answer;
 pub use self::head::{HeadLimits, LargeHead, MAX_METHOD};
@@ -30,7 +30,7 @@ use self::readings::find_unchanged;
 use self::stage::Stage;
 pub use self::step::{Event, Step, Verdict};
 use crate::request::facts::{BadRequest, Facts, HostRequirement, NO_CERTIFICATE};
-use crate::request::identity::{Identity, IdentityKinds};
+use crate::request::identity::{Identity, IdentityKinds, OnServiceFailure, ServiceCheck, ServiceVerdict};
 use crate::request::sanitize::BadField;
 use crate::route::upgrade::{Offer, Upgrade};
 use crate::route::{Authorize, Met, OriginalRequest, OriginalRequestError, Rejection, Route};
@@ -43,8 +43,9 @@ pub struct Evaluation<'r, 'f> {
     pub facts: Facts<'f>,
     /// The protocol that the client may switch to. Boxed, since few requests offer one.
     pub upgrade: Option<Box<Upgrade>>,
+    /// The target as it was sent. `None` if the request has no authority other than its host.
+    pub target: Option<&'f Uri>,
     rules: &'r Rules,
-    offer: Option<&'f Offer>,
     route: Option<&'r Route>,
     /// The position of the route.
     position: u32,
@@ -73,8 +74,8 @@ impl<'r, 'f> Evaluation<'r, 'f> {
         Self {
             facts,
             upgrade: None,
+            target: None,
             rules,
-            offer: None,
             route: None,
             position: 0,
             subject,
@@ -83,9 +84,9 @@ impl<'r, 'f> Evaluation<'r, 'f> {
         }
     }
 
-    /// Sets the protocols that the client offers. A tunnel can only be forwarded as an upgrade (RFC 8441).
-    pub fn with_offer(self, offer: &'f Offer, is_tunnel: bool) -> Self {
-        Self { offer: Some(offer), is_tunnel, ..self }
+    /// Sets the target, and whether the request is a tunnel, which can only be forwarded as an upgrade (RFC 8441).
+    pub fn with_target(self, target: &'f Uri, is_tunnel: bool) -> Self {
+        Self { target: Some(target), is_tunnel, ..self }
     }
 
     /// Returns the route of the request, with its position, as soon as it is found.
@@ -125,6 +126,8 @@ impl<'r, 'f> Evaluation<'r, 'f> {
                 Stage::Check => Some(Step::Check(self.unverified_kinds())),
                 Stage::Limits => Some(self.limits()),
                 Stage::Decision => self.decision(event),
+                Stage::Ask => self.service().map(Step::Ask),
+                Stage::Asked => self.asked(event),
                 Stage::Action => self.action(),
                 Stage::Forward => Some(self.forward()),
             };
@@ -159,7 +162,7 @@ impl<'r, 'f> Evaluation<'r, 'f> {
         // The certificate of the connection is the certificate of the proxy.
         let tls = (uri.scheme_str() == Some("https")).then_some(&NO_CERTIFICATE);
         let facts = Facts { peer_is_trusted: true, extensions, time, tls, ..read };
-        Ok(Evaluation::new(self.rules, facts, Subject::Original))
+        Ok(Evaluation { target: Some(uri), ..Evaluation::new(self.rules, facts, Subject::Original) })
     }
 
     /// `OPTIONS *` asks about the gateway itself, unless a handler serves it.
@@ -245,7 +248,8 @@ impl<'r, 'f> Evaluation<'r, 'f> {
 
     /// Chooses the protocol to switch to. An extended CONNECT needs one.
     fn tunnel(&mut self) -> Option<Step<'r>> {
-        let (route, offer) = self.route.zip(self.offer)?;
+        let offer = self.facts.extensions.filter(|_| !self.is_original())?.get::<Offer>()?;
+        let route = self.route?;
         self.upgrade = route.upgrades.choose(offer).map(Box::new);
         (self.is_tunnel && self.upgrade.is_none()).then_some(Step::Respond(Answer::Tunnel))
     }
@@ -264,12 +268,29 @@ impl<'r, 'f> Evaluation<'r, 'f> {
     fn decision(&self, event: Event) -> Option<Step<'r>> {
         let fault = self.facts.identity_fault();
         let answer = match event {
-            Event::Done | Event::Decided(Verdict::Granted) => {
+            Event::Done | Event::Asked(_) | Event::Decided(Verdict::Granted) => {
                 Answer::NotIdentified { fault: fault?, route: self.route? }
             }
             Event::Decided(Verdict::Refused) => self.refused(),
             Event::Decided(Verdict::Busy) => Answer::Busy,
             Event::Decided(Verdict::StoreFailed) => Answer::StoreFailed,
+        };
+        Some(Step::Respond(answer))
+    }
+
+    /// Returns the service that must allow the request, after the limits have granted it.
+    fn service(&self) -> Option<&'r ServiceCheck> {
+        self.route?.require.service(self.facts.identity.as_deref())
+    }
+
+    fn asked(&self, event: Event) -> Option<Step<'r>> {
+        let Event::Asked(verdict) = event else { return None };
+        let admits = || self.service().is_some_and(|service| service.on_failure == OnServiceFailure::Allow);
+        let answer = match verdict {
+            ServiceVerdict::Allowed => return None,
+            ServiceVerdict::Unavailable if admits() => return None,
+            ServiceVerdict::Denied => Answer::ServiceDenied,
+            ServiceVerdict::Unavailable | ServiceVerdict::Undecided => Answer::ServiceFailed,
         };
         Some(Step::Respond(answer))
     }

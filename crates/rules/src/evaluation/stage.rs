@@ -32,6 +32,9 @@ pub(super) enum Stage {
     /// The limits and the slot.
     Limits,
     Decision,
+    /// The service that must allow the request.
+    Ask,
+    Asked,
     /// The response of the route, if it has one.
     Action,
     Forward,
@@ -58,7 +61,9 @@ impl Stage {
             Self::Identity => Self::Identified,
             Self::Identified => Self::Limits,
             Self::Limits => Self::Decision,
-            Self::Decision => Self::Action,
+            Self::Decision => Self::Ask,
+            Self::Ask => Self::Asked,
+            Self::Asked => Self::Action,
             Self::Action | Self::Forward => Self::Forward,
         }
     }

@@ -1,7 +1,7 @@
 //! The steps of an evaluation, and their results.
 
 use super::Answer;
-use crate::request::identity::IdentityKinds;
+use crate::request::identity::{IdentityKinds, ServiceCheck, ServiceVerdict};
 use crate::route::{Authorize, Route};
 
 /// The next task of the driver.
@@ -27,6 +27,8 @@ pub enum Step<'r> {
     /// Let the limits decide, and pass on the [`Verdict`]. Then the request also needs a slot if the route bounds its
     /// requests in flight and this is `true`.
     Decide(bool),
+    /// Ask this service whether it allows the request, and pass on the [`ServiceVerdict`].
+    Ask(&'r ServiceCheck),
     /// The end: answer the request.
     Respond(Answer<'r>),
     /// The end: forward the request.
@@ -41,6 +43,8 @@ pub enum Event {
     Done,
     /// The limits have decided.
     Decided(Verdict),
+    /// The service has decided.
+    Asked(ServiceVerdict),
 }
 
 /// The decision of the limits.

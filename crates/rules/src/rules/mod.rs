@@ -147,6 +147,7 @@ impl Rules {
             if let Some(changes) = &route.request_headers {
                 fields.extend(changes.names().cloned());
             }
+            fields.extend(route.require.passed_fields().cloned());
             for limit in &route.limits {
                 if let Some(IdentityValue::Header(name)) = limit.rates.as_ref().map(|rates| &rates.by) {
                     fields.insert(name.clone());

@@ -1,6 +1,7 @@
 //! Checks `identities`, and that routes only read configured identities.
 
 mod require;
+mod service;
 mod settings;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use tidegate_rules::request::identity::IdentityKinds;
 use tidegate_rules::rules::Credentials;
 
 pub(crate) use self::require::require;
+pub(crate) use self::service::add_upstreams;
 pub(crate) use self::settings::{check_tiers, identities};
 
 const FROM_HELP: &str = "write `header:NAME`, `cookie:NAME` or `query:NAME`";

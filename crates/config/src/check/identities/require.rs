@@ -1,5 +1,6 @@
 //! `require` of a route.
 
+use super::service::service;
 use super::{check_configured, issuers};
 use crate::check::matching::identity::{of_kind, warn_of_issuers};
 use crate::check::matching::route_context::RouteContext;
@@ -21,7 +22,7 @@ fn alternative(
     problems: &mut Problems,
 ) -> Checked<Alternative> {
     let alternative = match raw.required(problems)? {
-        ValueOrMap::Value(kind) => Alternative { kinds: IdentityKinds::from_iter([*kind]), conditions: Vec::new() },
+        ValueOrMap::Value(kind) => Alternative { kinds: IdentityKinds::from_iter([*kind]), ..Alternative::default() },
         ValueOrMap::Map(map) => of_map(map, raw, context, problems)?,
     };
     check_configured(alternative.kinds, context, raw, problems)?;
@@ -36,12 +37,13 @@ fn of_map<T>(
 ) -> Checked<Alternative> {
     let kinds = [(IdentityKind::Token, &map.jwt), (IdentityKind::Key, &map.keys), (IdentityKind::User, &map.basic)];
     let given = || kinds.into_iter().filter(|(_, conditions)| conditions.is_present());
-    if given().next().is_none() {
+    let service = service(map, context, problems)?;
+    if given().next().is_none() && service.is_none() {
         let help = "for example `{ jwt: { role: admin } }`";
         return Err(raw.report("`require` has no credentials", help, problems));
     }
     let conditions = all(given().map(|(kind, raw)| of_kind(raw, kind, problems)))?;
     let conditions: Vec<IdentityCondition> = conditions.into_iter().flatten().collect();
     warn_of_issuers(&conditions, &issuers(context.file), map.jwt.key_location(), problems);
-    Ok(Alternative { kinds: given().map(|(kind, _)| kind).collect(), conditions })
+    Ok(Alternative { kinds: given().map(|(kind, _)| kind).collect(), conditions, service })
 }

@@ -3,6 +3,7 @@
 use super::matcher::MatchContext;
 use crate::Purpose;
 use crate::file::File;
+use crate::sources::referenced_files::ReferencedFiles;
 use tidegate_rules::client::ClientFunction;
 use tidegate_rules::settings::store::BucketNames;
 
@@ -13,6 +14,7 @@ pub(crate) struct RouteContext<'f> {
     pub(crate) purpose: Purpose,
     pub(crate) names: &'f BucketNames,
     pub(crate) matching: MatchContext<'f>,
+    pub(crate) files: ReferencedFiles<'f>,
     /// Whether the program verifies credentials.
     pub(crate) verifies_credentials: bool,
     /// Whether buckets are stored in this process.

@@ -1,23 +1,15 @@
 //! `request_headers` and `response_headers`: changes of header fields.
 
-use http::{HeaderName, HeaderValue};
+use http::HeaderValue;
 
 use super::templates::{self, Variables};
-use crate::check::names::header_name;
+pub(crate) use crate::check::names::{Message, changed_field as name};
 use crate::check::{Checked, all, parsed};
 use crate::file;
 use crate::file::located::Located;
-use crate::problem::{Location, Problems, quote};
-use tidegate_rules::request::sanitize::hop_by_hop::is_hop_by_hop;
+use crate::problem::{Problems, quote};
 use tidegate_rules::route::{FieldChanges, FieldValue};
 use tidegate_rules::template::Escape;
-
-/// The message whose fields are changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Message {
-    Request,
-    Response,
-}
 
 pub(super) fn field_changes(
     raw: &Located<file::FieldChanges>,
@@ -37,21 +29,6 @@ pub(super) fn field_changes(
     };
     let (set, add) = (values(&raw.set, problems), values(&raw.add, problems));
     Ok(Some(FieldChanges { remove: remove?, set: set?, add: add? }))
-}
-
-/// Parses the name of a field that rules may change.
-pub(crate) fn name(text: &str, location: Location, message: Message, problems: &mut Problems) -> Checked<HeaderName> {
-    let name = header_name(text, location, problems)?;
-    let help = match (message, name.as_str()) {
-        (Message::Request, "host") => "use `rewrite: { host: NAME }`",
-        (Message::Request, "x-forwarded-for" | "x-forwarded-host" | "x-forwarded-proto" | "via" | "expect") => {
-            "leave it out: the gateway sets it for each request"
-        }
-        (_, "content-length" | "trailer") => "leave it out: the gateway frames messages",
-        _ if is_hop_by_hop(&name) => "leave it out: the field concerns one connection only",
-        _ => return Ok(name),
-    };
-    Err(problems.add(location, format!("{} must not be changed", quote(text)), help))
 }
 
 fn field_value(raw: &Located<String>, variables: Variables, problems: &mut Problems) -> Checked<FieldValue> {

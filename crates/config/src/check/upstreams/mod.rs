@@ -123,7 +123,7 @@ fn target(raw: &Located<String>, problems: &mut Problems) -> Checked<Target> {
 }
 
 /// Parses the authority of a target. Requests keep their path and query, so a target must have neither.
-fn authority(rest: &str) -> Result<Authority, &'static str> {
+pub(crate) fn authority(rest: &str) -> Result<Authority, &'static str> {
     let text = rest.strip_suffix('/').unwrap_or(rest);
     if text.contains('@') {
         return Err("must not have a user or a password");

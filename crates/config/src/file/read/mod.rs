@@ -24,7 +24,7 @@ use tidegate_rules::client::Duplicates;
 use tidegate_rules::limits::policy::RateLimitFields;
 use tidegate_rules::limits::rule::{OnMissingClient, OnStoreFailure};
 use tidegate_rules::request::facts::Scheme;
-use tidegate_rules::request::identity::IdentityKind;
+use tidegate_rules::request::identity::{IdentityKind, OnServiceFailure};
 use tidegate_rules::route::{Case, Coding};
 use tidegate_rules::rules::{EncodedSlash, Slashes, Underscores};
 use tidegate_rules::settings::tls::TlsVersion;
@@ -162,7 +162,7 @@ macro_rules! read_words {
 
 read_words! {
     AccessLogFormat, AlgorithmName, BalanceMethod, Case, Coding, DashboardMode, Duplicates, EjectMode, EncodedSlash, IdentityKind, Mode,
-    OnMissingClient, OnStoreFailure, Protocol, RateLimitFields, RetryMode, Scheme, Slashes, TlsVersion, Underscores, UpstreamUse,
+    OnMissingClient, OnServiceFailure, OnStoreFailure, Protocol, RateLimitFields, RetryMode, Scheme, Slashes, TlsVersion, Underscores, UpstreamUse,
 }
 
 impl<T: FromYaml> FromYaml for Vec<Located<T>> {

@@ -7,6 +7,7 @@ mod client_keys;
 mod condition;
 mod fault;
 mod requirement;
+mod service;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,6 +22,7 @@ pub use self::client_keys::{ClientKey, ClientKeys};
 pub use self::condition::{IdentityCondition, IdentityTest};
 pub use self::fault::IdentityFault;
 pub use self::requirement::{Alternative, Requirement, UnmetRequirement};
+pub use self::service::{OnServiceFailure, ServiceCheck, ServiceUrl, ServiceVerdict};
 use tidegate_limit::text::words::words;
 
 /// The verified identities of one request.

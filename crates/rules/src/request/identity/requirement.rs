@@ -1,8 +1,11 @@
 //! The credentials that a route requires.
 
 use std::fmt;
+use std::sync::Arc;
 
-use super::{Identity, IdentityCondition, IdentityFault, IdentityKind, IdentityKinds, IdentityValue};
+use http::HeaderName;
+
+use super::{Identity, IdentityCondition, IdentityFault, IdentityKind, IdentityKinds, IdentityValue, ServiceCheck};
 
 /// The credentials that a route requires: `require` in the rule file. A request must meet one of the alternatives. Without
 /// alternatives, all requests meet it.
@@ -16,6 +19,8 @@ pub struct Alternative {
     pub kinds: IdentityKinds,
     /// The conditions on these credentials, which must all hold.
     pub conditions: Vec<IdentityCondition>,
+    /// The service that must also allow the request.
+    pub service: Option<Arc<ServiceCheck>>,
 }
 
 /// Why a request does not meet a requirement.
@@ -45,11 +50,32 @@ impl Requirement {
         self.0.iter().map(|alternative| alternative.kinds).fold(IdentityKinds::default(), IdentityKinds::union)
     }
 
+    /// Returns the services of all alternatives.
+    pub fn services(&self) -> impl Iterator<Item = &Arc<ServiceCheck>> {
+        self.0.iter().filter_map(|alternative| alternative.service.as_ref())
+    }
+
+    /// Returns the fields that only services set. No request may keep its own, even if its alternative has no service.
+    pub fn passed_fields(&self) -> impl Iterator<Item = &HeaderName> {
+        self.services().flat_map(|service| &service.pass)
+    }
+
+    /// Returns the service that must also allow a request with these verified credentials. Returns `None` if they suffice,
+    /// or if no alternative is met. If several alternatives with services are met, the first is asked.
+    pub fn service(&self, identity: Option<&Identity>) -> Option<&ServiceCheck> {
+        self.services().next()?; // most requirements have none
+        let none = Identity::default();
+        let identity = identity.unwrap_or(&none);
+        let mut met = self.0.iter().filter(|alternative| alternative.is_met(identity));
+        let first = met.next()?.service.as_deref()?;
+        met.all(|alternative| alternative.service.is_some()).then_some(first)
+    }
+
     /// Returns why verified credentials do not meet the requirement. If they are complete for an alternative, they are not
     /// allowed; otherwise they are missing.
     pub fn unmet(&self, identity: &Identity) -> Option<UnmetRequirement<'_>> {
         let mut fault = None;
-        for Alternative { kinds, conditions } in &self.0 {
+        for Alternative { kinds, conditions, service: _ } in &self.0 {
             let unmet = match conditions.iter().find(|condition| !condition.is_met(identity)) {
                 _ if !identity.has(*kinds) => UnmetRequirement::Missing,
                 Some(condition) => UnmetRequirement::NotAllowed(condition),
@@ -64,10 +90,17 @@ impl Requirement {
     }
 }
 
+impl Alternative {
+    /// Returns `true` if the credentials suffice, apart from the service.
+    fn is_met(&self, identity: &Identity) -> bool {
+        identity.has(self.kinds) && self.conditions.iter().all(|condition| condition.is_met(identity))
+    }
+}
+
 /// Each kind suffices.
 impl FromIterator<IdentityKind> for Requirement {
     fn from_iter<I: IntoIterator<Item = IdentityKind>>(kinds: I) -> Self {
-        let alternative = |kind| Alternative { kinds: IdentityKinds::from_iter([kind]), conditions: Vec::new() };
+        let alternative = |kind| Alternative { kinds: IdentityKinds::from_iter([kind]), ..Alternative::default() };
         Self(kinds.into_iter().map(alternative).collect())
     }
 }
@@ -120,7 +153,7 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::super::{ApiKey, Claims, IdentityTest};
+    use super::super::{ApiKey, Claims, IdentityTest, OnServiceFailure, ServiceUrl};
     use super::*;
 
     fn condition(value: &str, one_of: &str) -> IdentityCondition {
@@ -130,7 +163,21 @@ mod tests {
 
     fn alternative(conditions: Vec<IdentityCondition>) -> Alternative {
         let kinds = conditions.iter().map(|condition| condition.value.kinds());
-        Alternative { kinds: kinds.fold(IdentityKinds::default(), IdentityKinds::union), conditions }
+        Alternative { kinds: kinds.fold(IdentityKinds::default(), IdentityKinds::union), conditions, service: None }
+    }
+
+    fn with_service(url: &str, alternative: Alternative) -> Alternative {
+        let check = ServiceCheck {
+            url: ServiceUrl::parse(url).expect("a URL"),
+            upstream: url.into(),
+            ca: None,
+            headers: Vec::new(),
+            pass: vec![HeaderName::from_static("x-user")],
+            cache: None,
+            timeout: ServiceCheck::DEFAULT_TIMEOUT,
+            on_failure: OnServiceFailure::Deny,
+        };
+        Alternative { service: Some(Arc::new(check)), ..alternative }
     }
 
     fn identity(claims: Option<Value>, tier: Option<&str>) -> Identity {
@@ -153,6 +200,28 @@ mod tests {
         let unmet = both.unmet(&identity(admin(), Some("free"))).expect("not allowed");
         assert_eq!(unmet.to_string(), "the API key is valid, but its `tier` does not allow this request");
         assert_eq!(unmet.fault(), IdentityFault::NotAllowed);
+    }
+
+    #[test]
+    fn service_is_asked_unless_credentials_suffice() {
+        let admins = with_service("http://a/", alternative(vec![condition("jwt:role", "admin")]));
+        let all = with_service("http://b/", Alternative::default());
+        let asked = |requirement: &Requirement, identity: Option<&Identity>| {
+            requirement.service(identity).map(|service| service.upstream.to_string())
+        };
+        let (admin, partner) = (identity(Some(json!({ "role": "admin" })), None), identity(None, Some("pro")));
+        let both = Requirement::new(vec![admins.clone(), all.clone()]);
+        assert_eq!(asked(&both, Some(&admin)).as_deref(), Some("http://a/"));
+        assert_eq!(asked(&both, Some(&partner)).as_deref(), Some("http://b/"));
+        assert_eq!(asked(&both, None).as_deref(), Some("http://b/"));
+        let keys = Requirement::new(vec![all, alternative(vec![condition("key:tier", "pro")])]);
+        assert_eq!((asked(&keys, Some(&partner)), asked(&keys, None).as_deref()), (None, Some("http://b/")));
+        // A request that passes with its key must not keep the field that the service sets for others.
+        assert_eq!(keys.passed_fields().collect::<Vec<_>>(), ["x-user"]);
+        let only = Requirement::new(vec![admins]);
+        assert_eq!((asked(&only, None), asked(&only, Some(&partner))), (None, None));
+        assert_eq!(only.unmet(&partner), Some(UnmetRequirement::Missing));
+        assert_eq!(asked(&Requirement::default(), None), None);
     }
 
     #[test]
