@@ -11,6 +11,7 @@
 mod check;
 pub mod diff;
 mod file;
+mod limit_entry;
 mod load;
 mod problem;
 mod reference;
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::limit_entry::LimitEntry;
 pub use self::load::{ConfigLoadError, Loaded, RuleFile, built, load_for_layer};
 use self::problem::secrets::Secrets;
 pub use self::problem::{Problem, Problems, quote, quote_all, suggest};

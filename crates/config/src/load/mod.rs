@@ -66,6 +66,8 @@ enum Reading {
     AgainWithTexts,
     /// Without the files that it refers to.
     RulesOnly,
+    /// Like `RulesOnly`. All texts are kept.
+    RulesWithTexts,
 }
 
 /// The result of loading a rule file, with the files that were read.
@@ -130,6 +132,11 @@ impl RuleFile {
         self.read(Purpose::Command, checks, Reading::RulesOnly).config
     }
 
+    /// Like [`load_rules`](Self::load_rules), and returns the texts.
+    pub fn load_rules_with_texts(&self, checks: &'static dyn FileChecks) -> Loaded {
+        self.read(Purpose::Layer, checks, Reading::RulesWithTexts)
+    }
+
     /// Loads the file for the gateway.
     pub fn load_for_gateway(&self, checks: &'static dyn FileChecks) -> Result<Config, ConfigLoadError> {
         self.load_with_sources(checks).config
@@ -187,8 +194,12 @@ impl RuleFile {
 
     fn read(&self, purpose: Purpose, checks: &'static dyn FileChecks, reading: Reading) -> Loaded {
         let source = self.source(purpose, checks);
-        let files = if reading == Reading::RulesOnly { source.files.unchecked() } else { source.files };
-        let keeps_texts = matches!(reading, Reading::FirstWithTexts | Reading::AgainWithTexts);
+        let files = match reading {
+            Reading::RulesOnly | Reading::RulesWithTexts => source.files.unchecked(),
+            _ => source.files,
+        };
+        let keeps_texts =
+            matches!(reading, Reading::FirstWithTexts | Reading::AgainWithTexts | Reading::RulesWithTexts);
         let source = Source { files, keeps_texts, ..source };
         match self {
             Self::Path(path) => {
