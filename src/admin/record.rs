@@ -26,6 +26,7 @@ use super::query::Parameters;
 use tidegate_config::Millis;
 use tidegate_layer::recording::{Inputs, Mark, RecordingReader, Selection};
 use tidegate_rules::client::ClientSource;
+use tidegate_rules::request::identity::IdentityValue;
 
 /// How long a recording lasts by default, and at most.
 const DEFAULT_DURATION: Millis = Millis(10 * 60 * 1000);
@@ -47,8 +48,9 @@ struct RecordQuery {
     sample: Option<f64>,
     /// How long, such as `10m` (default); at most `1d`.
     r#for: Option<String>,
-    /// A value that the rules do not read, such as `header:X-Org`; may be repeated. The first decides about the sample.
-    #[param(pattern = "^(header|cookie|query):.+$")]
+    /// A value that the rules do not read, such as `header:X-Org` or `jwt:sub`; may be repeated. The first one that is not of
+    /// credentials decides about the sample.
+    #[param(pattern = "^(header|cookie|query|jwt|key|basic):.+$")]
     client: Option<String>,
 }
 
@@ -71,7 +73,8 @@ struct Recording {
 ///
 /// Methods, paths, hosts and costs are readable, and constants of conditions, also API keys in the rule file: the first
 /// line lists them. Constants from files and of `Authorization` and `Cookie` are not readable. Addresses inside networks
-/// of the rules keep the bits of the network. At most 4 recordings, then 503.
+/// of the rules keep the bits of the network. Verified credentials are the hashes of the values that rules read, and of the id
+/// and the tier of the API key; tiers and rates of the rules are readable. At most 4 recordings, then 503.
 #[utoipa::path(
     get,
     path = "/record",
@@ -102,12 +105,12 @@ pub(super) async fn record(
     }
     let clients = clients.iter().map(|text| source(text)).collect::<Result<Vec<_>, _>>()?;
     let selection = Selection { sample, clients: clients.clone() };
-    let reader = admin.layer.recorder().start(selection);
+    let reader = admin.layer.recorder().start(selection.clone());
     let reader = reader.map_err(|error| Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
     let target = format!("{}: {sample} of the clients for {}", reader.id(), Millis::show(duration.0));
     admin.audit.record(Change { operator, action: "record", target, client: None, reason: None }, Ok(()));
 
-    let by = clients.first().map(ToString::to_string);
+    let by = selection.sampled_by().map(ToString::to_string);
     let mark = Mark { id: reader.id().to_owned(), sample, by, ..Mark::default() };
     let now = Instant::now();
     let (ends_at, next_mark) = (now + duration.duration(), now + PAUSE);
@@ -229,6 +232,7 @@ impl Recording {
 fn source(text: &str) -> Result<ClientSource, Problem> {
     let source = match text.split_once(':') {
         Some(("header", name)) => HeaderName::from_bytes(name.as_bytes()).ok().map(ClientSource::Header),
+        Some(("jwt" | "key" | "basic", _)) => IdentityValue::parse(text).map(ClientSource::Identity),
         Some((kind, name)) if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic()) => match kind {
             "cookie" => Some(ClientSource::Cookie(name.to_owned())),
             "query" => Some(ClientSource::Query(name.to_owned())),
@@ -236,5 +240,7 @@ fn source(text: &str) -> Result<ClientSource, Problem> {
         },
         _ => None,
     };
-    source.ok_or_else(|| Problem::bad_request("`client` is header:NAME, cookie:NAME or query:NAME"))
+    source.ok_or_else(|| {
+        Problem::bad_request("`client` is header:NAME, cookie:NAME, query:NAME, jwt:CLAIM, key:NAME or basic:user")
+    })
 }

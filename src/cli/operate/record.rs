@@ -30,8 +30,9 @@ pub(in crate::cli) struct RecordArgs {
     /// more than the address identifies the client, otherwise the address
     #[arg(long, value_name = "SHARE", default_value = "1", value_parser = share)]
     sample: f64,
-    /// Also record this value, for a limit that the rule file does not have yet: header:NAME, cookie:NAME or query:NAME.
-    /// The first then identifies the clients of a sample
+    /// Also record this value, for a limit that the rule file does not have yet: header:NAME, cookie:NAME, query:NAME, or
+    /// jwt:CLAIM, key:NAME or basic:user of verified credentials. The first that is not of credentials then identifies the
+    /// clients of a sample
     #[arg(long, value_name = "SOURCE")]
     client: Vec<String>,
     /// How long, such as 30s or 2h; at most 1d

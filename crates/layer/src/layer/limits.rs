@@ -34,8 +34,9 @@ impl LayerState {
         facts: &Facts<'_>,
         record: &mut RequestRecord<'_>,
     ) -> Result<Charges<'r>, LocalResponse> {
-        if facts.identity_fault().is_some() {
-            record.omit_lines();
+        match facts.identity_fault() {
+            Some(_) => record.omit_lines(),
+            None => record.identify_lines(&active.rules, facts),
         }
         active.charges(store, route, facts).inspect_err(|cause| record.record_ban(cause, &self.metrics))
     }

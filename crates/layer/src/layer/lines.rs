@@ -21,6 +21,13 @@ impl RequestRecord<'_> {
         }
     }
 
+    /// Adds the verified credentials of the request to its lines. A line is dropped if no other values can replace theirs.
+    pub(super) fn identify_lines(&mut self, rules: &RuleSet, facts: &Facts<'_>) {
+        if let (Some(rare), Some(identity)) = (&mut self.rare, &facts.identity) {
+            rare.lines.retain_mut(|line| line.identify(&rules.recorded, identity));
+        }
+    }
+
     /// Omits a request whose credentials are not accepted: only some of its limits count it.
     pub(super) fn omit_lines(&mut self) {
         if let Some(rare) = &mut self.rare {

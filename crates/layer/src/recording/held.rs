@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::address::Networks;
 use super::inputs::{Inputs, is_read_with};
 use tidegate_rules::client::ClientSource;
+use tidegate_rules::request::identity::IdentityValue;
 use tidegate_rules::route::ValueTest;
 
 /// The most networks, and the most bytes of names and of constants, in a mark: it is a single line.
@@ -28,10 +29,13 @@ pub struct Held {
     fields: Vec<String>,
     cookies: Vec<String>,
     queries: Vec<String>,
+    /// The values of verified credentials, such as `key:id`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    identity: Vec<String>,
     /// Whether there are more of these names.
     #[serde(skip_serializing_if = "Not::not")]
     pub(super) more_names: bool,
-    /// The header fields whose numbers stay readable.
+    /// The header fields, and the values of verified credentials, whose numbers stay readable.
     costs: Vec<String>,
     /// The values that stay readable, by their source.
     constants: BTreeMap<String, Vec<String>>,
@@ -70,6 +74,11 @@ impl Held {
         if !self.cookies.is_empty() {
             add(COOKIE);
         }
+    }
+
+    /// Iterates over the values of verified credentials that lines of requests can have.
+    pub fn identity(&self) -> impl Iterator<Item = IdentityValue> {
+        self.identity.iter().filter_map(|name| IdentityValue::parse(name))
     }
 
     /// Returns `true` if the recording has this header field, cookie or query parameter.
@@ -124,6 +133,23 @@ impl Inputs {
                 }
             }
         }
+        for input in self.identity.iter() {
+            names += input.name.len() + QUOTES;
+            if names > max_names {
+                held.more_names = true;
+                continue;
+            }
+            held.identity.push(input.name.clone());
+            held.costs.extend(input.is_rate.then(|| input.name.clone()));
+            for constant in &input.readable {
+                constants += constant.len() + QUOTES;
+                if constants <= max_constants {
+                    held.constants.entry(input.name.clone()).or_default().push(constant.to_string());
+                } else {
+                    held.more_constants = true;
+                }
+            }
+        }
         held
     }
 
@@ -156,6 +182,7 @@ impl Inputs {
                 lacking.add(format!("values of conditions on `{}`", input.name), !held.more_constants);
             }
         }
+        self.add_lacking_identity(held, &mut lacking);
         let mut kept = held.networks.clone();
         kept.sort_unstable();
         // All bits on the way to a network stay, so networks around it are kept, too: the order has them in front.
@@ -172,6 +199,26 @@ impl Inputs {
             lacking.add(format!("the bits of IPv6 addresses behind the first {}", held.ipv6_prefix), true);
         }
         lacking
+    }
+}
+
+impl Inputs {
+    /// Adds the values of verified credentials that a recording lacks.
+    fn add_lacking_identity(&self, held: &Held, lacking: &mut Lacking) {
+        for input in self.identity.iter().filter(|input| input.is_read) {
+            let name = &input.name;
+            if !held.identity.contains(name) {
+                lacking.add(format!("`{name}`"), !held.more_names);
+                continue;
+            }
+            if input.is_rate && !held.costs.contains(name) {
+                lacking.add(format!("the rates in `{name}`"), true);
+            }
+            let constants: HashSet<_> = held.constants.get(name).into_iter().flatten().map(String::as_str).collect();
+            if input.constants().any(|constant| !constants.contains(constant)) {
+                lacking.add(format!("values of conditions on `{name}`"), !held.more_constants);
+            }
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use http::header::{AUTHORIZATION, COOKIE, HOST, PROXY_AUTHORIZATION};
 use ipnet::IpNet;
 
 use super::address::Networks;
+use super::identity::IdentityInputs;
 use tidegate_limit::Mode;
 use tidegate_rules::client::{AddressRules, ClientError, ClientSource, Duplicates, spelling};
 use tidegate_rules::limits::cost::{Cost, CostError, HeaderCost};
@@ -22,6 +23,8 @@ pub struct Inputs {
     pub(super) readable_networks: Vec<IpNet>,
     /// The sources that the rules read and a recording does not have.
     pub(super) unrecorded: Vec<ClientSource>,
+    /// The values of verified credentials.
+    pub(super) identity: IdentityInputs,
     /// How the address of a client is found.
     pub(super) addresses: AddressRules,
 }
@@ -58,7 +61,8 @@ impl Inputs {
     pub fn new(rules: &Rules, is_secret: &dyn Fn(&str) -> bool) -> Self {
         let networks = Networks { networks: Vec::new(), ipv6_prefix: rules.addresses.ipv6_prefix };
         let (values, readable_networks, unrecorded) = (Vec::new(), Vec::new(), Vec::new());
-        let mut inputs = Self { values, networks, readable_networks, unrecorded, addresses: rules.addresses.clone() };
+        let (identity, addresses) = (IdentityInputs::new(rules, is_secret), rules.addresses.clone());
+        let mut inputs = Self { values, networks, readable_networks, unrecorded, identity, addresses };
         for route in rules.routes.iter() {
             inputs.add_conditions(&route.matcher, is_secret);
             for limit in &route.limits {
@@ -147,6 +151,7 @@ impl Inputs {
                     self.input(source).reads_first |= duplicates == Duplicates::First;
                 }
                 ClientSource::Tls(_) => self.add_unrecorded(source),
+                ClientSource::Identity(value) => self.identity.add_client(value),
                 _ => {}
             }
         }

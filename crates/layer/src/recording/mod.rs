@@ -1,10 +1,12 @@
 //! Records the requests of a live gateway, for `tidegate replay` and `tidegate suggest`.
 //!
-//! A recording has what the rules read: equal values are equal in the recording, but only hashes. The key of the hashes
-//! is random and forgotten with the recording. A slow reader loses lines, which are counted; it delays no request.
+//! A recording has what the rules read: equal values are equal in the recording, but only hashes. So are the values of
+//! verified credentials; the credentials themselves are not recorded. The key of the hashes is random and forgotten with the
+//! recording. A slow reader loses lines, which are counted; it delays no request.
 
 mod address;
 mod held;
+mod identity;
 mod inputs;
 mod key;
 mod line;
@@ -23,6 +25,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, watch};
 
 pub use self::held::Held;
+pub use self::identity::RecordedIdentity;
 pub use self::inputs::Inputs;
 use self::key::Key;
 pub use self::mark::Mark;
@@ -32,6 +35,7 @@ use tidegate_limit::random::random;
 use tidegate_rules::charge::ClientId;
 use tidegate_rules::client::{AddressRules, ClientSource};
 use tidegate_rules::request::facts::Facts;
+use tidegate_rules::request::identity::Identity;
 use tidegate_rules::route::Route;
 
 /// The most recordings at a time.
@@ -60,8 +64,15 @@ pub struct Recorder {
 pub struct Selection {
     /// The share of the clients.
     pub sample: f64,
-    /// More sources of clients than the rules have. The first decides about the sample.
+    /// More sources of clients than the rules have. The first that needs no credentials decides about the sample.
     pub clients: Vec<ClientSource>,
+}
+
+impl Selection {
+    /// Returns the source of clients that decides about the sample. `None` if the route of each request decides.
+    pub fn sampled_by(&self) -> Option<&ClientSource> {
+        self.clients.iter().find(|client| is_recorded(client))
+    }
 }
 
 /// Why a recording cannot start.
@@ -102,8 +113,10 @@ struct Backlog {
 #[derive(Debug)]
 pub struct PendingLine {
     recording: Arc<Recording>,
-    /// A JSON object without time and status.
+    /// A JSON object without time, status and credentials.
     members: String,
+    /// The verified credentials as a member of the object. Empty if the limits did not need them.
+    identity: String,
 }
 
 impl Default for Recorder {
@@ -200,7 +213,7 @@ impl Recorder {
             }
             let members = members?;
             recording.backlog.in_flight.fetch_add(1, Ordering::Relaxed);
-            Some(PendingLine { recording: Arc::clone(recording), members })
+            Some(PendingLine { recording: Arc::clone(recording), members, identity: String::new() })
         };
         included.filter_map(pending).collect()
     }
@@ -212,7 +225,7 @@ impl Recording {
         if self.selection.sample >= 1.0 {
             return true;
         }
-        let source = self.selection.clients.first().unwrap_or_else(|| sampled_by(route));
+        let source = self.selection.sampled_by().unwrap_or_else(|| sampled_by(route));
         let by_address = |_| ClientSource::Ip.identify(facts, addresses);
         let rank = match source.identify(facts, addresses).or_else(by_address) {
             Ok(ClientId::Value(value)) => self.key.rank(&value),
@@ -227,8 +240,13 @@ impl Recording {
 
     fn members(&self, inputs: &Arc<Inputs>, route: Option<&Route>, facts: &Facts<'_>) -> Option<String> {
         let (client, route) = (inputs.addresses.address(facts), route.map(|route| &*route.name));
+        self.with_inputs(inputs, |inputs| inputs.line(facts, client, route, &self.key))
+    }
+
+    /// Calls `read` with the inputs of the rules and the further sources of the selection.
+    fn with_inputs<T>(&self, inputs: &Arc<Inputs>, read: impl FnOnce(&Inputs) -> T) -> T {
         if self.selection.clients.is_empty() {
-            return inputs.line(facts, client, route, &self.key);
+            return read(inputs);
         }
         // A reload replaces the inputs of the rules.
         let current = self.inputs.load_full().filter(|current| Arc::ptr_eq(&current.0, inputs));
@@ -237,7 +255,7 @@ impl Recording {
             self.inputs.store(Some(Arc::clone(&extended)));
             extended
         });
-        extended.1.line(facts, client, route, &self.key)
+        read(&extended.1)
     }
 
     /// Sends a line, or counts it if the reader is too slow.
@@ -255,12 +273,26 @@ impl Recording {
 }
 
 impl PendingLine {
+    /// Adds the verified credentials of the request. Returns `false`, and counts the line as dropped, if no other values can
+    /// replace theirs.
+    #[cold]
+    pub(crate) fn identify(&mut self, inputs: &Arc<Inputs>, identity: &Identity) -> bool {
+        let recording = &self.recording;
+        let masked = recording.with_inputs(inputs, |inputs| inputs.identity.mask(identity, &recording.key));
+        match masked.and_then(|masked| serde_json::to_string(&masked).ok()) {
+            Some(masked) => self.identity = format!(",\"identity\":{masked}"),
+            None => _ = recording.backlog.dropped.fetch_add(1, Ordering::Relaxed),
+        }
+        !self.identity.is_empty()
+    }
+
     /// Sends the line of a request that has ended. `time` is in milliseconds since the Unix epoch, and `limits` is the
     /// decision of the limits.
     pub fn send(self, time: u64, limits: &str, status: Option<u16>) {
         let status = status.map(|status| format!("\"status\":{status},")).unwrap_or_default();
-        let members = self.members.strip_prefix('{').unwrap_or_default();
-        self.recording.send(format!("{{\"time\":{time},\"limits\":\"{limits}\",{status}{members}\n"));
+        let members = self.members.strip_prefix('{').and_then(|members| members.strip_suffix('}')).unwrap_or_default();
+        let identity = &self.identity;
+        self.recording.send(format!("{{\"time\":{time},\"limits\":\"{limits}\",{status}{members}{identity}}}\n"));
     }
 }
 
@@ -280,7 +312,7 @@ pub fn sampled_by(route: Option<&Route>) -> &ClientSource {
     recorded.find(|client| **client != ClientSource::Ip).unwrap_or(&ClientSource::Ip)
 }
 
-/// Returns `true` if a recording has the values of this source.
+/// Returns `true` if a recording has the values of this source when the request arrives, before its credentials are verified.
 fn is_recorded(source: &ClientSource) -> bool {
     use ClientSource::{Extension, Function, Identity, Tls};
     !matches!(source, Tls(_) | Extension | Function(_) | Identity(_))

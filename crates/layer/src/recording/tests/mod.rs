@@ -1,6 +1,7 @@
 //! The rules decide about a recorded request as about the original.
 
 mod held;
+mod identity;
 
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};

@@ -34,8 +34,8 @@ impl Claims {
         items.into_iter().flatten().filter_map(scalar)
     }
 
-    /// Adds a text that [`find`](Self::find) returns for this claim. Returns `None` if another claim is at its place.
-    pub fn insert(&mut self, claim: &str, text: &str) -> Option<()> {
+    /// Adds a value that [`find`](Self::find) returns for this claim. Returns `None` if another claim is at its place.
+    pub fn insert(&mut self, claim: &str, value: impl Into<Value>) -> Option<()> {
         let mut names =
             claim.strip_prefix('/').map_or(vec![claim.into()], |names| names.split('/').map(unescaped).collect());
         let last = names.pop()?;
@@ -43,7 +43,8 @@ impl Claims {
         for name in names {
             members = members.entry(name).or_insert_with(|| Map::new().into()).as_object_mut()?;
         }
-        members.insert(last.into(), text.into()).is_none_or(|before| before == text).then_some(())
+        let value = value.into();
+        members.insert(last.into(), value.clone()).is_none_or(|before| before == value).then_some(())
     }
 }
 

@@ -32,6 +32,11 @@ pub enum IdentityTest {
     NoneOf(Vec<Box<str>>),
 }
 
+/// Returns `true` if the text of this claim is a list with spaces between the values.
+pub fn is_list(claim: &str) -> bool {
+    LISTS.contains(&claim)
+}
+
 /// The claims whose texts are lists with spaces between the values (RFC 8693 section 4.2; `scp` of some issuers).
 const LISTS: [&str; 2] = ["scope", "scp"];
 
@@ -80,7 +85,7 @@ impl IdentityTest {
         match token.find(claim) {
             None | Some(Value::Null) => *self == Self::Absent,
             Some(Value::Array(items)) => self.is_met_by(items.iter().map(scalar)),
-            Some(Value::String(list)) if LISTS.contains(&claim) => {
+            Some(Value::String(list)) if is_list(claim) => {
                 let texts = list.split(' ').filter(|text| !text.is_empty());
                 self.is_met_by(texts.map(|text| Some(Cow::Borrowed(text))))
             }

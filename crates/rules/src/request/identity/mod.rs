@@ -19,7 +19,7 @@ pub use self::api_key::ApiKey;
 pub use self::api_key::AttributeNames;
 pub use self::claims::{Claims, is_claim};
 pub use self::client_keys::{ClientKey, ClientKeys};
-pub use self::condition::{IdentityCondition, IdentityTest};
+pub use self::condition::{IdentityCondition, IdentityTest, is_list};
 pub use self::fault::IdentityFault;
 pub use self::requirement::{Alternative, Requirement, UnmetRequirement};
 pub use self::service::{OnServiceFailure, ServiceCheck, ServiceUrl, ServiceVerdict};
