@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use http::HeaderValue;
+use http::uri::Authority;
 
 use super::operate::table;
 use super::{ConfigArg, progress, rule_file};
@@ -24,6 +26,9 @@ pub(super) struct LogArgs {
     /// Format of the logs, instead of recognizing it: json:time=FIELD,client=FIELD,method=FIELD,path=FIELD,status=FIELD
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     format: Option<Arc<LogFormat>>,
+    /// Host of the requests whose line has no host, as in most logs of nginx and Apache
+    #[arg(long, value_name = "HOST", value_parser = host)]
+    host: Option<HeaderValue>,
     /// Continue if more than 1 % of the lines cannot be parsed
     #[arg(long)]
     lenient: bool,
@@ -96,10 +101,16 @@ fn format(text: &str) -> Result<Arc<LogFormat>, String> {
     LogFormat::parse_mapping(text).map(Arc::new)
 }
 
+fn host(text: &str) -> Result<HeaderValue, String> {
+    let is_host = |text: &str| text.parse::<Authority>().is_ok_and(|host| !host.as_str().contains('@'));
+    let host = HeaderValue::from_str(text).ok().filter(|_| is_host(text));
+    host.ok_or_else(|| format!("`{text}` is not a host, such as api.example.com"))
+}
+
 impl LogArgs {
     pub(super) fn files(&self) -> LogFiles {
         let progress = progress::for_logs(&self.logs);
-        LogFiles { paths: self.logs.clone(), format: self.format.clone(), progress }
+        LogFiles { paths: self.logs.clone(), format: self.format.clone(), host: self.host.clone(), progress }
     }
 
     /// Returns `true` if a log is standard input.

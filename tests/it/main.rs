@@ -86,6 +86,7 @@ mod rate_limiter;
 mod readme;
 mod record;
 mod record_ends;
+mod record_identities;
 mod record_marks;
 mod redis_acl;
 mod redis_connection;

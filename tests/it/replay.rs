@@ -89,7 +89,8 @@ fn replay_counts_the_decisions_of_each_limit() {
     assert_eq!(top["first"], "2026-11-24T12:00:00.000Z");
     assert_eq!(report["limits"]["rest/per-key"]["unknown"], 1);
     let notes = report["notes"].to_string();
-    assert!(notes.contains("rest/per-key: 1 requests without its client"), "{notes}");
+    let note = "limit rest/per-key does not count 1 request: the log lacks the client, `header:x-key`";
+    assert!(notes.contains(note), "{notes}");
 
     let table = replay(&rules, &[log.path()]);
     let table = text(&table.stdout);
@@ -311,8 +312,10 @@ fn suggestion_has_a_snippet_for_the_rule_file() {
     let log = LogFile::new("suggest-text", &lines(&requests));
     let suggestion = output(&["suggest", "-c", rules.path(), "--limit", "login/per-ip", log.path()]);
     let suggestion = text(&suggestion.stdout);
-    assert!(suggestion.contains("proposed: 1 top abusers and 0 other clients are rejected"), "{suggestion}");
-    let snippet = "- { name: per-ip, mode: PER_CLIENT, client: \"ip\", rate: 1, interval: 10s }";
+    assert!(suggestion.contains("one of them is an abuser: 1 by demand"), "{suggestion}");
+    let proposal = "proposed: 1 per 10s. It rejects 1 of 1 abusers and 0 other clients";
+    assert!(suggestion.contains(proposal), "{suggestion}");
+    let snippet = "- { name: per-ip, mode: PER_CLIENT, client: ip, rate: 1, interval: 10s }";
     assert!(suggestion.ends_with(&format!("{snippet}\n")), "{suggestion}");
 }
 
@@ -329,6 +332,66 @@ fn suggest_needs_a_known_limit_with_requests() {
     assert!(text(&unused.stderr).contains("no request of the logs is counted by `rest/per-key`"));
     let stdin = output(&["suggest", "-c", rules.path(), "--limit", "login/per-ip", "-"]);
     assert_eq!(stdin.status.code(), Some(2));
+}
+
+/// The entry is in an included file, and its placeholder stays.
+#[test]
+fn suggestion_keeps_the_entry_of_an_included_file() {
+    let limit = "{ name: per-ip, mode: PER_CLIENT, client: ip, rate: 3, interval: 1m, algorithm: sliding_window, \
+                 segments: 6, on_store_failure: \"${MODE:-allow}\" }";
+    let included = format!("routes:\n  - name: login\n    match: {{ path: /login }}\n    limits:\n      - {limit}\n");
+    let included = RuleFile::new("suggest-included", &included);
+    let rules = RuleFile::new("suggest-including", &format!("include: [{}]\nroutes: []\n", included.path()));
+    let log = LogFile::new("suggest-included", &lines(&[(0, "192.0.2.1", "/login"), (9, "192.0.2.2", "/login")]));
+    let suggestion = json(&output(&["suggest", "-c", rules.path(), "--limit", "login/per-ip", "--json", log.path()]));
+    let expected = format!("- {}", limit.replace("rate: 3", "rate: 1"));
+    assert_eq!(suggestion["snippet"], expected, "{suggestion}");
+    assert!(
+        suggestion["candidates"]
+            .as_array()
+            .is_some_and(|all| all.iter().all(|one| one["algorithm"] == "sliding_window"))
+    );
+}
+
+#[test]
+fn invalid_options_of_suggest_are_errors() {
+    let rules = RuleFile::new("suggest-options", RULES);
+    let log = LogFile::new("suggest-options", &lines(&[(0, "192.0.2.1", "/login")]));
+    let suggest = |option: &str, value: &str| {
+        let failed = output(&["suggest", "-c", rules.path(), "--limit", "login/per-ip", option, value, log.path()]);
+        (failed.status.code(), text(&failed.stderr).to_owned())
+    };
+    for (option, value, message) in [
+        ("--group", "10.0.0.0/8", "is not a network with a number of people"),
+        ("--group", "10.0.0.0/8=0", "is not a network with a number of people"),
+        ("--group", "ten=5", "`ten` is not an address or a network"),
+        ("--exclude", "10.0.0.0/99", "is not an address or a network"),
+        ("--failures", "999", "`999` is not a status"),
+        ("--tier", "pro", "has no tier `pro`; it has no tiers"),
+        ("--host", "a b", "is not a host"),
+    ] {
+        let (code, errors) = suggest(option, value);
+        assert!(code == Some(2) && errors.contains(message), "{option} {value}: {errors}");
+    }
+}
+
+#[test]
+fn host_of_a_log_without_hosts_is_an_option() {
+    let with_host = RULES.replace("path: /login }", "path: /login, host: [www.example.com, example.com] }");
+    let rules = RuleFile::new("replay-host", &with_host);
+    let log = LogFile::new("host", &lines(&[(0, "192.0.2.1", "/login"); 5]));
+    let report = json(&replay(&rules, &[log.path(), "--json"]));
+    assert_eq!([&report["unmatched"], &report["allowed"]], [5, 0]);
+    let note = "5 requests of the log have no host, which route `login` matches: set it with --host";
+    assert!(report["notes"].as_array().is_some_and(|notes| notes.contains(&note.into())), "{report}");
+    for (host, unmatched) in [("www.example.com", 0), ("WWW.example.com:443", 0), ("other.example.com", 5)] {
+        let report = json(&replay(&rules, &[log.path(), "--json", "--host", host]));
+        assert_eq!((&report["unmatched"], report["notes"].to_string().contains("--host")), (&unmatched.into(), false));
+    }
+    let suggest = ["suggest", "-c", rules.path(), "--limit", "login/per-ip", log.path()];
+    let failed = output(&suggest);
+    assert!(failed.status.code() == Some(2) && text(&failed.stderr).contains(note), "{}", text(&failed.stderr));
+    assert!(output(&[&suggest[..], &["--host", "example.com"]].concat()).status.success());
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Replays logs with one or two rule files.
 
-use hashbrown::{HashMap, HashSet};
-use http::HeaderName;
+use hashbrown::HashMap;
 
 use super::engine::{Engine, Verdict};
 use super::read::{LogFiles, ReadError, ReadSummary};
 use super::report::{Difference, Report, RouteDifference, UnparsedLine};
 use crate::log::batch::ParsedRequest;
+use crate::log::recorded::RecordedValues;
 use crate::read::recordings::Recordings;
 use tidegate_rules::rules::Rules;
 
@@ -73,13 +73,7 @@ impl<'r> Comparison<'r> {
         Self { rules, other: Engine::new(rules), difference, undecided: HashMap::new() }
     }
 
-    fn replay(
-        &mut self,
-        engine: &mut Engine<'r>,
-        request: &ParsedRequest,
-        number: u64,
-        recorded: &HashSet<HeaderName>,
-    ) {
+    fn replay(&mut self, engine: &mut Engine<'r>, request: &ParsedRequest, number: u64, recorded: &RecordedValues) {
         self.other.replay(request, number, recorded);
         self.compare(engine);
     }

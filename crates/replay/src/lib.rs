@@ -21,4 +21,4 @@ pub use self::log::LogFormat;
 pub use self::page::page;
 pub use self::read::{LogFiles, Progress, ReadSummary};
 pub use self::report::{Difference, RejectedClient, Report};
-pub use self::suggest::{SuggestError, Suggestion, suggest};
+pub use self::suggest::{Candidate, FAILURES, Sign, SuggestError, SuggestOptions, Suggestion, suggest};

@@ -2,15 +2,14 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use hashbrown::HashSet;
 use http::{Method, StatusCode, Uri};
 
 use super::engine::{Engine, Verdict};
 use super::log::LogFormat;
 use super::read::{LogFiles, ReadError};
-use crate::log::batch::{Batch, Buffers, ParsedRequest};
+use crate::log::batch::{Batch, Buffers, Kept, ParsedRequest};
+use crate::log::recorded::RecordedValues;
 use tidegate_rules::rules::Rules;
 
 /// A request of a test.
@@ -54,8 +53,9 @@ pub fn of_trace(rules: &Rules, trace: &[TracedRequest<'_>]) -> Vec<bool> {
             target: traced.target.parse::<Uri>().ok().map(|uri| (Method::GET, uri)),
             headers: None,
             route: None,
+            identity: None,
         };
-        engine.replay(&request, number, &HashSet::new());
+        engine.replay(&request, number, &RecordedValues::default());
     }
     engine.end();
     let mut verdicts: Vec<_> = engine.take_verdicts().map(|verdict| (verdict.number, verdict.admitted)).collect();
@@ -65,7 +65,7 @@ pub fn of_trace(rules: &Rules, trace: &[TracedRequest<'_>]) -> Vec<bool> {
 
 /// Returns the decision about each parsed line of these logs.
 pub fn of_logs(rules: &Rules, logs: &[PathBuf]) -> Result<Vec<ReplayedLine>, ReadError> {
-    let files = LogFiles { paths: logs.to_owned(), format: None, progress: None };
+    let files = LogFiles { paths: logs.to_owned(), format: None, host: None, progress: None };
     let (mut engine, mut lines) = (Engine::new(rules), Vec::new());
     files.read(engine.fields(), |request, _, (log, line), recorded| {
         engine.replay(request, lines.len() as u64, recorded);
@@ -91,7 +91,7 @@ impl ParsedLog {
     /// Parses a log.
     pub fn parse(format: &LogFormat, log: Vec<u8>) -> Self {
         let buffers = Buffers { text: log, requests: Vec::new() };
-        Self(Batch::parse(buffers, format, &Arc::default()).requests)
+        Self(Batch::parse(buffers, format, &Kept::default()).requests)
     }
 
     /// Returns the number of requests.
@@ -108,7 +108,7 @@ impl ParsedLog {
     pub fn decide(&self, rules: &Rules) -> u64 {
         let mut engine = Engine::new(rules);
         for (number, request) in (0..).zip(&self.0) {
-            engine.replay(request, number, &HashSet::new());
+            engine.replay(request, number, &RecordedValues::default());
             _ = engine.take_verdicts();
         }
         engine.end();

@@ -2,6 +2,7 @@
 
 pub(crate) mod decider;
 pub(crate) mod inputs;
+mod notes;
 pub(crate) mod waiting;
 
 use hashbrown::HashSet;
@@ -10,10 +11,12 @@ use http::header::{HOST, HeaderMap, HeaderName};
 
 use super::report::Report;
 use crate::engine::decider::Decider;
-use crate::engine::inputs::{Inputs, Needs};
+use crate::engine::inputs::{Inputs, Needs, reads_host};
 use crate::engine::waiting::Waiting;
 use crate::log::batch::ParsedRequest;
+use crate::log::recorded::RecordedValues;
 use crate::report::decided::{Decided, Origin};
+use crate::report::responses::{ClientResponses, Responses};
 use crate::report::tallies::Tallies;
 use crate::report::tally::Tally;
 use tidegate_limit::calendar::schedule::Minute;
@@ -22,7 +25,9 @@ use tidegate_rules::charge::ClientId;
 use tidegate_rules::client::ClientError;
 use tidegate_rules::condition::Condition;
 use tidegate_rules::evaluation::{Answer, Evaluation, Event, Step, Subject};
+use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::request::facts::{Facts, HostRequirement, NO_CERTIFICATE};
+use tidegate_rules::request::identity::IdentityValue;
 use tidegate_rules::route::Route;
 use tidegate_rules::rules::{Charges, LimitCheck, MissingInput, Rules};
 
@@ -41,6 +46,10 @@ pub(crate) struct Engine<'r> {
     /// Requests that waited and have been decided since the last event.
     decided: Vec<Decided<'r>>,
     verdicts: Vec<Verdict>,
+    /// The requests without a host, and without the name of a route.
+    without_host: u64,
+    /// Whether a request had no verified credentials that a replay can use.
+    lacks_identity: bool,
 }
 
 /// A route, and what the replay needs to know about its limits.
@@ -71,6 +80,17 @@ pub(crate) struct Verdict {
     pub limit: Option<usize>,
 }
 
+/// Why a limit does not count a request.
+#[derive(Clone, Copy)]
+enum Lack {
+    /// The log lacks the client or the rate.
+    Unknown,
+    /// The log lacks the verified credentials.
+    Unverified,
+    /// The gateway has not decided either: another limit rejected the request before its credentials were verified.
+    Undecided,
+}
+
 /// Why no limit decides about a request.
 enum Undecided {
     Invalid,
@@ -97,7 +117,15 @@ impl<'r> Engine<'r> {
             span: None,
             decided: Vec::new(),
             verdicts: Vec::new(),
+            without_host: 0,
+            lacks_identity: false,
         }
+    }
+
+    /// Also counts the responses to each client. All limits must identify clients in the same way.
+    pub(crate) fn counting_responses(mut self, responses: Responses) -> Self {
+        self.tallies.count_responses(responses);
+        self
     }
 
     /// Returns the header fields that the rules read.
@@ -115,9 +143,9 @@ impl<'r> Engine<'r> {
         self.tallies.iter()
     }
 
-    /// Returns the most permits that each client of a limit needed, by the position of the limit in the rule file.
-    pub(super) fn peaks(&self, limit: usize) -> Vec<u32> {
-        self.tallies.peaks(limit)
+    /// Returns the responses to each client, with the most permits that it needed in each limit.
+    pub(super) fn client_responses(&self) -> ClientResponses {
+        self.tallies.client_responses()
     }
 
     /// Returns the name of a limit of a route.
@@ -137,9 +165,9 @@ impl<'r> Engine<'r> {
         self.tallies.load(networks);
     }
 
-    /// Decides a request. The requests have to be in the order of their times. `recorded` are the fields that recordings
+    /// Decides a request. The requests have to be in the order of their times. `recorded` are the values that recordings
     /// have.
-    pub(crate) fn replay(&mut self, request: &ParsedRequest, number: u64, recorded: &HashSet<HeaderName>) {
+    pub(crate) fn replay(&mut self, request: &ParsedRequest, number: u64, recorded: &RecordedValues) {
         self.totals.requests += 1;
         self.advance(request.time);
         self.record_decided();
@@ -150,7 +178,7 @@ impl<'r> Engine<'r> {
         let no_headers = HeaderMap::new();
         let headers = request.headers.as_deref().unwrap_or(&no_headers);
         self.inputs.record(headers, recorded);
-        if let Err(undecided) = self.decide(request, headers, number) {
+        if let Err(undecided) = self.decide(request, headers, recorded, number) {
             match undecided {
                 Undecided::Invalid => self.totals.invalid += 1,
                 Undecided::Unmatched => self.totals.unmatched += 1,
@@ -178,13 +206,19 @@ impl<'r> Engine<'r> {
         Report {
             first: self.span.map(|(first, _)| time(first)),
             last: self.span.map(|(_, last)| time(last)),
-            notes: self.notes(),
+            notes: self.notes(None),
             limits: self.tallies.reports(),
             ..self.totals.clone()
         }
     }
 
-    fn decide(&mut self, request: &ParsedRequest, headers: &HeaderMap, number: u64) -> Result<(), Undecided> {
+    fn decide(
+        &mut self,
+        request: &ParsedRequest,
+        headers: &HeaderMap,
+        recorded: &RecordedValues,
+        number: u64,
+    ) -> Result<(), Undecided> {
         let (rules, address) = (self.rules, request.client);
         let (method, uri) = request.target.as_ref().ok_or(Undecided::Invalid)?;
         let facts = rules.read(method, uri, HostRequirement::Optional, headers, address);
@@ -192,16 +226,21 @@ impl<'r> Engine<'r> {
         facts.peer_is_client = true;
         facts.time = Minute::of(Timestamp::from_millis(self.decider.now()));
         facts.tls = Some(&NO_CERTIFICATE); // logs have no schemes
+        facts.identity.clone_from(&request.identity);
         let has_host = headers.contains_key(HOST) || uri.host().is_some();
         let logged = request.route.as_deref().and_then(|name| self.position_of(name));
-        let logged = logged.filter(|position| !has_host || self.matches_but_credentials(*position, &facts));
+        self.without_host += u64::from(!has_host && logged.is_none());
+        self.lacks_identity |= request.identity.is_none() && !request.was_limited;
+        let logged = logged.filter(|position| {
+            !has_host || request.identity.is_none() && self.matches_but_credentials(*position, &facts)
+        });
         let mut evaluation =
             Evaluation::new(rules, facts, Subject::Logged(logged.and_then(|position| u32::try_from(position).ok())));
         let (position, route) = find_route(&mut evaluation)?;
         let facts = &evaluation.facts;
         let mut charges = rules.charges_if(route, facts, |_| false).map_err(|_| Undecided::Invalid)?;
         if !self.routes[position].needs_nothing || charges.len() < route.limits.len() {
-            self.sort_out(position, facts, &mut charges)?;
+            self.sort_out(position, facts, (request, recorded), &mut charges)?;
         }
         let origin = Origin {
             number,
@@ -232,26 +271,43 @@ impl<'r> Engine<'r> {
     }
 
     /// Removes the charges of limits whose input the log lacks, and counts these requests.
-    fn sort_out(&mut self, position: usize, facts: &Facts<'_>, charges: &mut Charges<'r>) -> Result<(), Undecided> {
+    fn sort_out(
+        &mut self,
+        position: usize,
+        facts: &Facts<'_>,
+        (request, recorded): (&ParsedRequest, &RecordedValues),
+        charges: &mut Charges<'r>,
+    ) -> Result<(), Undecided> {
         let replayed = &self.routes[position];
         let mut removed = Vec::new();
         for (index, limit) in replayed.route.limits.iter().enumerate() {
-            let is_unverified = match &replayed.needs[index] {
-                Needs::Credentials => true,
-                Needs::AdoptedRate => false,
-                Needs::Fields(fields) if self.inputs.lacks(fields) => false,
-                _ if charges.has(index) => continue,
-                _ => match self.rules.check_limit(limit, facts) {
-                    LimitCheck::Deny(MissingInput::Client(ClientError::Missing)) if facts.peer.is_none() => false,
+            let lack = match &replayed.needs[index] {
+                Needs::Credentials(values) => lack_of_credentials(facts, request, recorded, values),
+                Needs::TrustedField(_) => Some(Lack::Unverified),
+                Needs::AdoptedRate | Needs::Unlogged(_) => Some(Lack::Unknown),
+                Needs::Fields(fields) => self.inputs.lacks(fields).then_some(Lack::Unknown),
+                Needs::Nothing => None,
+            };
+            let lack = match lack {
+                Some(lack) => lack,
+                None if charges.has(index) => continue,
+                None => match self.rules.check_limit(limit, facts) {
+                    LimitCheck::Deny(MissingInput::Client(ClientError::Missing)) if lacks_client(limit, facts) => {
+                        Lack::Unknown
+                    }
                     LimitCheck::Deny(_) => return Err(Undecided::Invalid),
                     LimitCheck::Charge(_) | LimitCheck::Skip(_) | LimitCheck::Unmet => continue,
                 },
             };
-            removed.push((limit, replayed.tallies[index], is_unverified));
+            removed.push((limit, replayed.tallies[index], lack));
         }
-        for (_, tally, is_unverified) in &removed {
+        for (_, tally, lack) in &removed {
             let Tally { unverified, unknown, .. } = self.tallies.at_mut(*tally);
-            *(if *is_unverified { unverified } else { unknown }) += 1;
+            match lack {
+                Lack::Unverified => *unverified += 1,
+                Lack::Unknown => *unknown += 1,
+                Lack::Undecided => {}
+            }
         }
         charges.retain(|limit| !removed.iter().any(|(other, ..)| std::ptr::eq(*other, limit)));
         Ok(())
@@ -287,49 +343,29 @@ impl<'r> Engine<'r> {
         self.verdicts.push(verdict);
         self.tallies.record(&decided, &replayed.tallies);
     }
+}
 
-    /// Returns what the replay could not take into account.
-    fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        for tally in self.tallies.iter() {
-            let name = &tally.name;
-            if tally.unknown > 0 {
-                notes.push(format!(
-                    "limit {name}: {} requests without its client or rate are not counted",
-                    tally.unknown
-                ));
-            }
-            if tally.unverified > 0 {
-                let count = tally.unverified;
-                notes.push(format!(
-                    "limit {name}: {count} requests need credentials or a rate of a trusted proxy, which cannot be \
-                     verified"
-                ));
-            }
-            if tally.overflowed {
-                notes.push(format!("limit {name}: too many clients for the store, and some share a bucket"));
-            }
+/// Returns what the log lacks of these values of verified credentials. Returns `None` if it has them.
+fn lack_of_credentials(
+    facts: &Facts<'_>,
+    request: &ParsedRequest,
+    recorded: &RecordedValues,
+    values: &[IdentityValue],
+) -> Option<Lack> {
+    let is_recorded = values.iter().all(|value| recorded.identity.contains(value));
+    match &facts.identity {
+        Some(identity) if is_recorded => {
+            let is_verified = |value: &IdentityValue| value.kinds().without(identity.verified).is_empty();
+            (!values.iter().all(is_verified)).then_some(Lack::Unverified)
         }
-        let missing = self.missing_fields();
-        notes.extend(missing.map(|name| format!("the log has no field `{name}`, which the rules read")));
-        for replayed in self.routes.iter().filter(|replayed| !replayed.route.matcher.identity.is_empty()) {
-            let name = &replayed.route.name;
-            notes.push(format!(
-                "route {name} matches credentials, which logs lack: only requests with its name are replayed there"
-            ));
-        }
-        if self.routes.iter().any(|replayed| replayed.route.concurrency.is_some()) {
-            notes.push("`concurrency` is not replayed: the log has no durations".to_owned());
-        }
-        let matchers = || self.routes.iter().map(|replayed| &replayed.route.matcher);
-        if matchers().any(|matcher| matcher.scheme.is_some()) {
-            notes.push("all requests count as `scheme: https`: the log has no schemes".to_owned());
-        }
-        if matchers().any(|matcher| !matcher.listeners.is_empty()) {
-            notes.push("no request matches a route with `listener`: the log has no names of listeners".to_owned());
-        }
-        notes
+        None if is_recorded && request.was_limited => Some(Lack::Undecided),
+        _ => Some(Lack::Unverified),
     }
+}
+
+/// Returns `true` if the log may lack the client of a request that is missing: the address or the host.
+fn lacks_client(limit: &Limit, facts: &Facts<'_>) -> bool {
+    facts.peer.is_none() || facts.host.is_empty() && reads_host(&limit.client)
 }
 
 /// Returns the route whose limits decide about a request, with its position. Credentials are not verified: the log lacks

@@ -55,6 +55,7 @@ mod tests {
             id: Some("Root=1-58337281-1d84f3d73c47ec4e58577259".into()),
             headers: vec![("user-agent".into(), "curl/7.46.0".into())],
             was_limited: false,
+            identity: None,
         }
     }
 

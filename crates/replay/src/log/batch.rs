@@ -1,7 +1,6 @@
 //! Batches: parsed lines, as the deciding thread needs them.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashSet;
@@ -11,6 +10,7 @@ use memchr::memchr;
 
 use crate::log::{LogFormat, LoggedRequest};
 use tidegate_layer::recording::Mark;
+use tidegate_rules::request::identity::Identity;
 
 /// The longest part of a line that a message contains, in characters.
 const MAX_SHOWN: usize = 200;
@@ -32,6 +32,8 @@ pub struct ParsedRequest {
     pub(crate) headers: Option<Box<HeaderMap>>,
     /// The name of the route, in logs of Tidegate.
     pub(crate) route: Option<Box<str>>,
+    /// The verified credentials, in recordings.
+    pub(crate) identity: Option<Box<Identity>>,
 }
 
 /// Consecutive lines of a log, in the order of their times.
@@ -55,12 +57,18 @@ pub(crate) struct Buffers {
     pub(crate) requests: Vec<ParsedRequest>,
 }
 
-/// The fields that the rules read. Others are not kept.
-pub(crate) type Fields = Arc<HashSet<HeaderName>>;
+/// The values of requests that are kept.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// The fields that the rules read.
+    pub(crate) fields: HashSet<HeaderName>,
+    /// The host of requests without a host in the log.
+    pub(crate) host: Option<HeaderValue>,
+}
 
 impl Batch {
     /// Parses lines into a buffer.
-    pub(crate) fn parse(Buffers { text, requests }: Buffers, format: &LogFormat, fields: &Fields) -> Self {
+    pub(crate) fn parse(Buffers { text, requests }: Buffers, format: &LogFormat, kept: &Kept) -> Self {
         let text = &Bytes::from(text);
         let mut batch = Self { requests, text: text.clone(), ..Self::default() };
         batch.requests.reserve(text.len() / 128);
@@ -77,7 +85,7 @@ impl Batch {
             match format.parse(line) {
                 Some(logged) => {
                     let number = u32::try_from(number).unwrap_or(u32::MAX);
-                    batch.requests.push(ParsedRequest::new(&logged, text, fields, number));
+                    batch.requests.push(ParsedRequest::new(logged, text, kept, number));
                 }
                 None => match Mark::parse(line) {
                     Some(mark) => batch.marks.push(mark),
@@ -114,7 +122,7 @@ impl ParsedRequest {
         self.target.as_ref()?.1.path().bytes().next()
     }
 
-    fn new(logged: &LoggedRequest<'_>, text: &Bytes, fields: &Fields, line: u32) -> Self {
+    fn new(logged: LoggedRequest<'_>, text: &Bytes, kept: &Kept, line: u32) -> Self {
         let target = || Some((Method::from_bytes(logged.method.as_bytes()).ok()?, uri(&logged.target, text)?));
         Self {
             time: logged.time,
@@ -123,8 +131,9 @@ impl ParsedRequest {
             client: logged.client,
             status: logged.status.and_then(|status| StatusCode::from_u16(status).ok()),
             target: target(),
-            headers: headers(logged, fields).map(Box::new),
+            headers: headers(&logged, kept).map(Box::new),
             route: logged.route.as_deref().map(Into::into),
+            identity: logged.identity.map(|identity| Box::new(identity.into_identity())),
         }
     }
 }
@@ -138,9 +147,9 @@ fn uri(target: &str, text: &Bytes) -> Option<Uri> {
     }
 }
 
-fn headers(logged: &LoggedRequest<'_>, fields: &Fields) -> Option<HeaderMap> {
+fn headers(logged: &LoggedRequest<'_>, kept: &Kept) -> Option<HeaderMap> {
     let host = logged.host.as_deref().filter(|host| !host.is_empty());
-    if host.is_none() && fields.is_empty() {
+    if host.is_none() && kept.fields.is_empty() && kept.host.is_none() {
         return None;
     }
     let mut headers = HeaderMap::new();
@@ -149,12 +158,15 @@ fn headers(logged: &LoggedRequest<'_>, fields: &Fields) -> Option<HeaderMap> {
     }
     for (name, value) in &logged.headers {
         let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else { continue };
-        if fields.contains(&name)
+        if kept.fields.contains(&name)
             && (name != HOST || host.is_none())
             && let Ok(value) = HeaderValue::from_bytes(value.as_bytes())
         {
             headers.append(name, value);
         }
+    }
+    if let (Some(host), false) = (&kept.host, headers.contains_key(HOST)) {
+        headers.insert(HOST, host.clone());
     }
     (!headers.is_empty()).then_some(headers)
 }

@@ -61,6 +61,7 @@ mod tests {
             id: Some("cc21d9b0-cf5c-432b-8c7e-98aeb7988cd2".into()),
             headers: vec![("user-agent".into(), "nsq2http".into()), ("x-forwarded-for".into(), "10.0.35.28".into())],
             was_limited: false,
+            identity: None,
         };
         assert_eq!(parse(ENVOY), Some(expected.clone()));
         let absent = ENVOY.replace("\"10.0.35.28\" \"nsq2http\"", "\"-\" \"-\"").replace(" 204 ", " 0 ");
@@ -81,6 +82,7 @@ mod tests {
             id: Some("84961386-6d84-929d-98bd-c5aee93b5c88".into()),
             headers: vec![("user-agent".into(), "curl/7.73.0-DEV".into())],
             was_limited: false,
+            identity: None,
         };
         assert_eq!(parse(ISTIO), Some(expected));
     }

@@ -3,11 +3,14 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::LoggedRequest;
 use super::mapping::{Field, Fields, Found, Mapping};
 use super::values::{Scalar, Values};
+use tidegate_layer::recording::RecordedIdentity;
 
 /// The value that Caddy logs instead of a credential.
 const REDACTED: &str = "REDACTED";
@@ -164,6 +167,11 @@ impl<'l> Visitor<'l> for Value<'_, '_, 'l> {
 
     fn visit_map<A: MapAccess<'l>>(self, mut map: A) -> Result<(), A::Error> {
         match self.slot {
+            Slot::Field(field) if field.has_identity => {
+                let identity = RecordedIdentity::deserialize(MapAccessDeserializer::new(map))?;
+                self.values.identity = Some(Box::new(identity));
+                Ok(())
+            }
             Slot::Field(field) if field.has_headers => {
                 while let Some(name) = map.next_key_seed(Name)? {
                     map.next_value_seed(Value { slot: Slot::Header(name), values: &mut *self.values })?;

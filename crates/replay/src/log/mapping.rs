@@ -14,7 +14,7 @@ pub(super) static NGINX: LazyLock<Mapping> = LazyLock::new(|| builtin(NGINX_FIEL
 // The time of the decision comes first: a line is written later, when the request ends.
 const TIDEGATE_FIELDS: &str = "time=at,time=timestamp,time=time,client=client,client=peer,method=method,path=path,\
     query=query,status=status,host=host,route=route,id=request_id,limits=limits,\
-    header.user-agent=user_agent,headers=headers";
+    header.user-agent=user_agent,headers=headers,identity=identity";
 const ENVOY_FIELDS: &str = "time=start_time,client=downstream_remote_address,method=method,method=:method,path=path,\
     path=:path,status=response_code,host=authority,host=:authority,id=request_id,id=x_request_id,\
     header.user-agent=user_agent,header.x-forwarded-for=x_forwarded_for";
@@ -64,6 +64,8 @@ pub(super) struct Field {
     pub(super) parts: Vec<(Part, usize)>,
     /// Whether the field is an object of header fields.
     pub(super) has_headers: bool,
+    /// Whether the field is an object of verified credentials.
+    pub(super) has_identity: bool,
     /// The fields of the object.
     pub(super) inner: Fields,
 }
@@ -108,6 +110,7 @@ impl Mapping {
                 field.ok_or_else(|| format!("`{entry}` in the mapping is not of the form `PART=FIELD`"))?;
             let header = name.strip_prefix("header.").filter(|name| !name.is_empty());
             match (header, PARTS.iter().find(|(part, _)| *part == name)) {
+                _ if name == "identity" => mapping.fields.insert(field, &|field| field.has_identity = true),
                 _ if name == "headers" => mapping.fields.insert(field, &|field| field.has_headers = true),
                 (Some("*"), _) => mapping.fields.header_prefix = Some(field.trim_end_matches('*').into()),
                 (Some(header), _) => mapping.add(Part::Header(header.into()), field, &mut parsed),

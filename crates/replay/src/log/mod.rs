@@ -4,6 +4,7 @@
 //! borrows from the line, unless the line has escapes or is not UTF-8.
 
 pub(crate) mod batch;
+pub(crate) mod recorded;
 
 mod alb;
 mod clf;
@@ -30,7 +31,7 @@ use self::mapping::Mapping;
 pub(crate) use self::open::open;
 use self::request::RequestLine;
 use self::text_mapping::TextMapping;
-use tidegate_layer::recording::Mark;
+use tidegate_layer::recording::{Mark, RecordedIdentity};
 
 /// Maximum length of a line in bytes. Longer lines are not parsed.
 pub(crate) const MAX_LINE: usize = 64 * 1024;
@@ -56,6 +57,8 @@ pub struct LoggedRequest<'l> {
     pub was_limited: bool,
     /// The logged header fields.
     pub headers: Vec<(Cow<'l, str>, Cow<'l, str>)>,
+    /// The verified credentials. Only in recordings.
+    pub identity: Option<Box<RecordedIdentity>>,
 }
 
 /// The format of an access log.
@@ -221,6 +224,7 @@ impl<'l> LoggedRequest<'l> {
             id: self.id.map(owned),
             was_limited: self.was_limited,
             headers: self.headers.into_iter().map(|(name, value)| (owned(name), owned(value))).collect(),
+            identity: self.identity,
         }
     }
 }

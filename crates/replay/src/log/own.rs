@@ -54,6 +54,7 @@ mod tests {
             route: Some("api".into()),
             id: Some("a\"=b c".into()),
             headers: Vec::new(),
+            identity: None,
             was_limited: false,
         };
         assert_eq!(parse(LINE), Some(expected.clone()));

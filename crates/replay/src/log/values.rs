@@ -7,6 +7,7 @@ use super::LoggedRequest;
 use super::mapping::Part;
 use super::request::RequestLine;
 use super::{text, time};
+use tidegate_layer::recording::RecordedIdentity;
 
 /// The values of a line. Each has the rank of its field: a lower rank replaces a higher one.
 #[derive(Debug, Default)]
@@ -22,6 +23,7 @@ pub(super) struct Values<'l> {
     route: Ranked<Cow<'l, str>>,
     id: Ranked<Cow<'l, str>>,
     was_limited: bool,
+    pub(super) identity: Option<Box<RecordedIdentity>>,
     headers: Vec<(Cow<'l, str>, Cow<'l, str>)>,
     /// The ranks of those header fields that have their own mapping.
     header_ranks: Vec<(usize, usize)>,
@@ -82,8 +84,22 @@ impl<'l> Values<'l> {
     /// Returns the request of the line. A line with a client and a status may lack the request, which is invalid then.
     /// Returns `None` if the line lacks other parts.
     pub(super) fn into_request(self) -> Option<LoggedRequest<'l>> {
-        let Self { time, client, method, path, query, request, status, host, route, id, was_limited, headers, .. } =
-            self;
+        let Self {
+            time,
+            client,
+            method,
+            path,
+            query,
+            request,
+            status,
+            host,
+            route,
+            id,
+            was_limited,
+            identity,
+            headers,
+            ..
+        } = self;
         let request = request.get().or_else(|| {
             let (method, mut path) = (method.get()?, path.get()?);
             if let Some(query) = query.get().filter(|_| !path.contains('?')) {
@@ -99,7 +115,7 @@ impl<'l> Values<'l> {
         let request = request.or_else(|| has_all_but_request.then_some(RequestLine::INVALID))?;
         let logged = LoggedRequest::new(time.get()?, request);
         let host = host.get().or(logged.host);
-        Some(LoggedRequest { client, status, host, route, id, was_limited, headers, ..logged })
+        Some(LoggedRequest { client, status, host, route, id, was_limited, headers, identity, ..logged })
     }
 }
 

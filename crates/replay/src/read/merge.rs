@@ -121,6 +121,7 @@ mod tests {
             target: None,
             headers: None,
             route: None,
+            identity: None,
         };
         let mut requests: Vec<_> = times.iter().enumerate().map(request).collect();
         requests.sort_by_key(|request| request.time);

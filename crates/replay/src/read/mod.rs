@@ -14,11 +14,12 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
 use hashbrown::HashSet;
-use http::header::HeaderName;
+use http::header::{HeaderName, HeaderValue};
 use parking_lot::Mutex;
 
 use super::log::{self, LogFormat};
-use crate::log::batch::{Batch, Buffers, Fields, ParsedRequest};
+use crate::log::batch::{Batch, Buffers, Kept, ParsedRequest};
+use crate::log::recorded::RecordedValues;
 use crate::read::merge::{Source, merge};
 use crate::read::recordings::Recordings;
 
@@ -44,6 +45,8 @@ pub struct LogFiles {
     pub paths: Vec<PathBuf>,
     /// The format of all files; `None` to recognize it for each.
     pub format: Option<Arc<LogFormat>>,
+    /// The host of requests without a host in the log. `None` leaves them without a host.
+    pub host: Option<HeaderValue>,
     /// `None` to show no progress.
     pub progress: Option<Box<dyn Progress>>,
 }
@@ -100,7 +103,7 @@ impl ReadSummary {
 
 impl LogFiles {
     /// Calls `consume` for each request in the order of the times, with the position of its file and the number of its
-    /// line, and with the fields that recordings have. Some calls get the next requests, to load their data
+    /// line, and with the values that recordings have. Some calls get the next requests, to load their data
     /// into the cache. Header fields are kept if they are in `fields`.
     ///
     /// # Errors
@@ -108,9 +111,9 @@ impl LogFiles {
     pub fn read(
         &self,
         fields: HashSet<HeaderName>,
-        mut consume: impl FnMut(&ParsedRequest, &[ParsedRequest], (usize, u64), &HashSet<HeaderName>),
+        mut consume: impl FnMut(&ParsedRequest, &[ParsedRequest], (usize, u64), &RecordedValues),
     ) -> Result<ReadSummary, ReadError> {
-        let fields = Arc::new(fields);
+        let kept = Arc::new(Kept { fields, host: self.host.clone() });
         let size = (BATCH / self.paths.len().max(1)).max(MIN_BATCH);
         let (jobs, queue) = channel::<Job>();
         let (queue, spare) = (Arc::new(Mutex::new(queue)), Mutex::<Vec<Buffers>>::default());
@@ -119,8 +122,8 @@ impl LogFiles {
             // The calling thread decides, so one thread less parses.
             let parsers = thread::available_parallelism().map_or(1, usize::from).saturating_sub(1).max(1);
             for _ in 0..parsers {
-                let (queue, fields) = (Arc::clone(&queue), Arc::clone(&fields));
-                scope.spawn(move || parse_jobs(&queue, &fields));
+                let (queue, kept) = (Arc::clone(&queue), Arc::clone(&kept));
+                scope.spawn(move || parse_jobs(&queue, &kept));
             }
             let (summary, recordings) = (Mutex::new(ReadSummary::default()), RefCell::new(Recordings::default()));
             let bytes = Arc::<AtomicU64>::default();
@@ -153,7 +156,7 @@ impl LogFiles {
             let sources: Vec<_> = sources.collect();
             drop(jobs);
             merge(sources, |request, upcoming, log, line| {
-                consume(request, upcoming, (log, line), recordings.borrow().fields());
+                consume(request, upcoming, (log, line), recordings.borrow().values());
             })?;
             Ok(ReadSummary { recordings: recordings.into_inner(), ..summary.into_inner() })
         })
@@ -161,11 +164,11 @@ impl LogFiles {
 }
 
 /// Parses batches until there are no more.
-fn parse_jobs(queue: &Mutex<Receiver<Job>>, fields: &Fields) {
+fn parse_jobs(queue: &Mutex<Receiver<Job>>, kept: &Kept) {
     loop {
         let job = queue.lock().recv();
         let Ok(Job { lines, format, parsed }) = job else { return };
-        _ = parsed.send(Batch::parse(lines, &format, fields));
+        _ = parsed.send(Batch::parse(lines, &format, kept));
     }
 }
 

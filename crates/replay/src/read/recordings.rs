@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use hashbrown::HashSet;
 use http::HeaderName;
 
+use crate::log::recorded::RecordedValues;
+use crate::report::counted::requests;
 use tidegate_layer::recording::{Held, Inputs, Mark, sampled_by};
 use tidegate_limit::Mode;
 use tidegate_rules::client::ClientSource;
@@ -17,8 +18,8 @@ pub struct Recordings {
     files: Vec<Recorded>,
     /// The number of recordings: a file can have several.
     count: usize,
-    /// The header fields that recordings have, if a request has them.
-    fields: HashSet<HeaderName>,
+    /// The values that recordings have, if a request has them.
+    values: RecordedValues,
 }
 
 /// A file with a recording.
@@ -39,7 +40,10 @@ impl Recordings {
     /// Adds the marks of a file.
     pub(crate) fn add(&mut self, path: &Path, marks: &[Mark]) {
         for mark in marks {
-            mark.holds.iter().for_each(|held| held.add_fields(&mut |name| _ = self.fields.insert(name)));
+            if let Some(held) = &mark.holds {
+                held.add_fields(&mut |name| _ = self.values.fields.insert(name));
+                self.values.identity.extend(held.identity());
+            }
             let file = path.display().to_string();
             let position = self.files.iter().position(|known| known.file == file).unwrap_or_else(|| {
                 let last = Mark { end: true, ..Mark::default() };
@@ -50,8 +54,8 @@ impl Recordings {
         }
     }
 
-    pub(crate) fn fields(&self) -> &HashSet<HeaderName> {
-        &self.fields
+    pub(crate) fn values(&self) -> &RecordedValues {
+        &self.values
     }
 
     /// Returns what samples mean for the limits whose names are `shown`.
@@ -130,10 +134,6 @@ impl Recorded {
         self.last = Mark { by, ..mark.clone() };
         is_new
     }
-}
-
-fn requests(count: u64) -> String {
-    if count == 1 { "1 request".to_owned() } else { format!("{count} requests") }
 }
 
 /// Returns the names of the limits for which a sample has only a part of the requests of a bucket: those that count all

@@ -75,6 +75,21 @@ impl Clients {
         &mut self.demands[row as usize * self.limits + limit]
     }
 
+    /// Returns the number of limits.
+    pub(crate) fn limit_count(&self) -> usize {
+        self.limits
+    }
+
+    /// Iterates over the hashes of the clients, with their rows.
+    pub(crate) fn hashes(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.rows.iter().copied()
+    }
+
+    /// Returns the demands of all rows: of each limit for each client.
+    pub(crate) fn all_demands(&self) -> &[Demand] {
+        &self.demands
+    }
+
     /// Iterates over the demands of the clients of a limit.
     pub(crate) fn demands(&self, limit: usize) -> impl Iterator<Item = &Demand> {
         let demands = self.demands.iter().skip(limit).step_by(self.limits);

@@ -1,10 +1,13 @@
 //! The result of a replay, for people, programs and pages.
 
 pub(crate) mod clients;
+pub(crate) mod counted;
 pub(crate) mod curve;
 pub(crate) mod decided;
+pub(crate) mod people;
 pub(crate) mod ranks;
 pub(crate) mod rejected;
+pub(crate) mod responses;
 pub(crate) mod series;
 pub(crate) mod tallies;
 pub(crate) mod tally;

@@ -40,19 +40,24 @@ impl RejectedClients {
         self.0.len()
     }
 
+    /// Iterates over the clients, with the numbers of their rejections.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&ClientId, u64)> {
+        self.0.values().map(|rejections| (&rejections.client, rejections.count))
+    }
+
     /// Returns the clients with the most rejections, worst first. Of equal clients, the first in the log comes first, so
     /// that two replays of a log have the same report.
-    pub(crate) fn worst(&self, count: usize) -> Vec<RejectedClient> {
+    pub(crate) fn worst(&self, count: usize) -> Vec<(&ClientId, RejectedClient)> {
         let mut all: Vec<_> = self.0.iter().collect();
         all.sort_by_key(|&(row, rejections)| (Reverse(rejections.count), rejections.first, *row));
         let time = |millis| Timestamp::from_millis(millis).to_rfc3339();
-        let report = |rejections: &Rejections| RejectedClient {
-            client: shown_client(&rejections.client),
-            count: rejections.count,
-            first: time(rejections.first),
-            last: time(rejections.last),
+        let report = |Rejections { client, count, first, last }: &Rejections| RejectedClient {
+            client: shown_client(client),
+            count: *count,
+            first: time(*first),
+            last: time(*last),
         };
-        all.into_iter().take(count).map(|(_, rejections)| report(rejections)).collect()
+        all.into_iter().take(count).map(|(_, rejections)| (&rejections.client, report(rejections))).collect()
     }
 }
 
@@ -82,7 +87,7 @@ mod tests {
         }
         let seventh = ClientId::Address(IpAddr::from(Ipv4Addr::from(7)).into());
         rejected.add(&seventh, 7, 2_000);
-        let worst: Vec<_> = rejected.worst(4).into_iter().map(|entry| entry.client).collect();
+        let worst: Vec<_> = rejected.worst(4).into_iter().map(|(_, entry)| entry.client).collect();
         assert_eq!(worst, ["0.0.0.7", "0.0.0.0", "0.0.0.1", "0.0.0.2"]);
     }
 }

@@ -9,6 +9,7 @@ use hashbrown::DefaultHashBuilder;
 use super::LimitReport;
 use super::clients::Clients;
 use super::decided::Decided;
+use super::responses::{ClientResponses, Responses};
 use super::tally::{ClientRow, Tally};
 use tidegate_limit::Mode;
 use tidegate_rules::charge::ClientId;
@@ -27,6 +28,8 @@ pub(crate) struct Tallies<'r> {
     hasher: DefaultHashBuilder,
     /// The group of the latest address.
     latest: usize,
+    /// `None` if responses are not counted.
+    responses: Option<Responses>,
 }
 
 impl<'r> Tallies<'r> {
@@ -57,6 +60,11 @@ impl<'r> Tallies<'r> {
         }
     }
 
+    /// Also counts the responses to each client of the first group.
+    pub(crate) fn count_responses(&mut self, responses: Responses) {
+        self.responses = Some(responses);
+    }
+
     /// Records the decisions about a request. `positions` has the positions of the limits of its route.
     pub(crate) fn record(&mut self, decided: &Decided<'_>, positions: &[usize]) {
         let Decided { origin, charges, at, .. } = decided;
@@ -79,6 +87,9 @@ impl<'r> Tallies<'r> {
             let permits = if counts { entry.charge.permits } else { 0 };
             tally.record(client, clients, entry.charge, decision, permits, *at);
         }
+        if let (Some(responses), Some((0, (client, row)))) = (&mut self.responses, last) {
+            responses.count(client, row, origin.response);
+        }
     }
 
     /// Iterates over the statistics.
@@ -87,14 +98,20 @@ impl<'r> Tallies<'r> {
     }
 
     /// Returns the statistics of the limit at this position.
+    pub(crate) fn at(&self, position: usize) -> &Tally {
+        &self.limits[position].1
+    }
+
+    /// Returns the statistics of the limit at this position.
     pub(crate) fn at_mut(&mut self, position: usize) -> &mut Tally {
         &mut self.limits[position].1
     }
 
-    /// Returns the most permits that each client of the limit at this position needed.
-    pub(crate) fn peaks(&self, position: usize) -> Vec<u32> {
-        let tally = self.limits.get(position).map(|(_, tally)| tally);
-        tally.map(|tally| tally.peaks(&self.groups[tally.group])).unwrap_or_default()
+    /// Returns the responses to the clients of the first group, and their demands. Empty if they were not counted.
+    pub(crate) fn client_responses(&self) -> ClientResponses {
+        let (no_responses, no_clients) = (Responses::new(Vec::new(), Default::default()), Clients::default());
+        let responses = self.responses.as_ref().unwrap_or(&no_responses);
+        ClientResponses::new(responses, self.groups.first().unwrap_or(&no_clients), &self.hasher)
     }
 
     /// Returns the reports, by the names of the limits.

@@ -122,14 +122,6 @@ impl Tally {
         self.allowed + self.rejected
     }
 
-    pub(crate) fn rejected(&self) -> u64 {
-        self.rejected
-    }
-
-    pub(crate) fn clients(&self) -> usize {
-        self.clients
-    }
-
     /// Returns the number of clients that the limit rejected.
     pub(crate) fn affected(&self) -> usize {
         self.rejected_clients.len()
@@ -140,8 +132,13 @@ impl Tally {
         clients.demands(self.position).map(Demand::peak).collect()
     }
 
+    /// Iterates over the clients that the limit rejected, with the numbers of their rejections.
+    pub(crate) fn rejections(&self) -> impl Iterator<Item = (&ClientId, u64)> {
+        self.rejected_clients.iter()
+    }
+
     /// Returns the clients that the limit rejected most, worst first.
-    pub(crate) fn top(&self) -> Vec<RejectedClient> {
+    pub(crate) fn worst(&self) -> Vec<(&ClientId, RejectedClient)> {
         self.rejected_clients.worst(TOP)
     }
 
@@ -170,7 +167,7 @@ impl Tally {
             peak: self.peak,
             clients: self.clients,
             affected: self.affected(),
-            top: self.top(),
+            top: self.worst().into_iter().map(|(_, client)| client).collect(),
             series: self.series.clone(),
             curve: curve(&peaks, &intervals),
             ranks: ranks(self.peaks(clients)),

@@ -1,24 +1,46 @@
 //! Suggests the rate of a limit from logs.
 //!
-//! The logs are read twice: to measure the [`demand`] of each client, and to replay the [`candidates`](candidate) that
-//! follow from it.
+//! The logs are read twice: to measure the [`demand`] of each client and to find the [`abusers`], and to replay the
+//! [`candidates`](candidate) that follow from it.
 
+mod abusers;
 mod candidate;
+mod crowd;
 mod demand;
-
-use std::sync::Arc;
+mod error;
+mod options;
+mod proposal;
+mod snippet;
+#[cfg(test)]
+mod tests;
+mod top;
+mod variants;
+mod window;
 
 use serde::Serialize;
 
-use self::candidate::{Candidate, candidates, propose};
-use self::demand::{Demand, INTERVALS};
+use self::abusers::AbuserCounts;
+pub use self::abusers::Sign;
+pub use self::candidate::Candidate;
+use self::candidate::candidates;
+use self::crowd::Crowd;
+use self::demand::Demand;
+pub use self::error::SuggestError;
+pub use self::options::{FAILURES, SuggestOptions};
+use self::proposal::propose;
+use self::snippet::snippet;
+use self::top::TopClient;
+use self::variants::Variants;
+use self::window::windows;
 use super::engine::Engine;
-use super::read::{LogFiles, ReadError, ReadSummary};
-use super::report::RejectedClient;
+use super::read::{LogFiles, ReadSummary};
+use crate::report::counted::requests;
+use crate::report::people::People;
+use crate::report::responses::Responses;
+use crate::report::tally::Tally;
+use tidegate_config::LimitEntry;
 use tidegate_limit::Quota;
-use tidegate_rules::charge::Limiter;
 use tidegate_rules::limits::rule::Limit;
-use tidegate_rules::route::Routes;
 use tidegate_rules::rules::Rules;
 
 /// Suggested rates.
@@ -26,84 +48,85 @@ use tidegate_rules::rules::Rules;
 pub struct Suggestion {
     /// The limit: its route and its name.
     pub limit: String,
+    /// The tier, if the limit has tiers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
     /// The share of the other clients that the proposed rate may reject.
     pub tolerate: f64,
     /// The clients of the limit in the logs.
     pub clients: usize,
     /// The requests that the limit counts.
     pub requests: u64,
-    /// The most requests of a client in each interval.
+    /// The abusers among the clients.
+    pub abusers: AbuserCounts,
+    /// The most permits of a client in each interval.
     pub demand: Vec<Demand>,
     /// The suggested limits.
     pub candidates: Vec<Candidate>,
     /// The proposed candidate.
     pub proposed: Candidate,
     /// The clients that the proposed rate rejects most.
-    pub top: Vec<RejectedClient>,
-    /// The keys of the limit in the rule file.
+    pub top: Vec<TopClient>,
+    /// The limit in the rule file, with the proposed rate.
     pub snippet: String,
     /// Notes about the log for the reader.
     pub notes: Vec<String>,
 }
 
-/// A rate cannot be suggested.
-#[derive(Debug, thiserror::Error)]
-pub enum SuggestError {
-    /// The log cannot be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// No limit has this name. The second text lists the limits.
-    #[error("no limit `{0}`; the limits are {1}")]
-    UnknownLimit(String, String),
-    /// The log has no request that this limit counts. The second text is a hint, or empty.
-    #[error("no request of the logs is counted by `{0}`{1}")]
-    NoRequests(String, String),
-}
-
-/// Suggests rates for a limit, given as its route and its name, `@` for a shared limit. `accept` decides whether the
-/// lines of the logs are read well enough.
+/// Suggests rates for a limit. `accept` decides whether the lines of the logs are read well enough. `find_entry` returns the
+/// entry of the limit in the rule file.
 ///
 /// # Errors
-/// A log cannot be read, the limit does not exist, or no request is counted by the limit.
+/// A log cannot be read, the limit or the tier does not exist, or no request is counted by the limit.
 pub fn suggest<E: From<SuggestError>>(
     rules: &Rules,
-    name: &str,
-    tolerate: f64,
+    options: &SuggestOptions,
+    find_entry: impl FnOnce(&Limit) -> Option<LimitEntry>,
     files: &LogFiles,
     accept: impl FnOnce(&ReadSummary) -> Result<(), E>,
 ) -> Result<Suggestion, E> {
-    let limit = find(rules, name)?;
-    let quotas = INTERVALS.iter().filter_map(|interval| demand::quota(*interval));
-    let demanding = with_quotas(rules, name, &quotas.collect::<Vec<_>>());
-    let (engine, summary) = replay(&demanding, files)?;
+    let variants = Variants::of(rules, options)?;
+    let windows = windows(&variants.present);
+    let measured: Vec<_> = windows.iter().filter_map(demand::quota).collect();
+    let demanding = variants.with_quotas(&measured);
+    let people = People::new(options.groups.clone());
+    let responses = Responses::new(options.failures.clone(), people.clone());
+    let (engine, summary, excluded) = replay(Engine::new(&demanding).counting_responses(responses), options, files)?;
     accept(&summary)?;
-    let demand = INTERVALS.iter().enumerate().map(|(limit, interval)| Demand::new(*interval, engine.peaks(limit)));
-    let demand: Vec<_> = demand.collect();
-    let (clients, requests) = engine.tallies().next().map_or((0, 0), |tally| (tally.clients(), tally.requests()));
-    let mut notes = engine.report().notes;
-    notes.extend(summary.recordings.notes());
-    notes.extend(summary.recordings.sample_notes(rules, |limit| limit == name));
-    notes.extend(summary.recordings.lacking_notes(&demanding, engine.missing_fields()));
-    if requests == 0 {
+    let counted = engine.tallies().next().map_or(0, Tally::requests);
+    let mut notes = engine.notes(Some(&options.limit));
+    notes.extend(notes_of_recordings(&variants, &engine, &summary, options));
+    if counted == 0 {
         let causes = notes.iter().map(|note| format!("\n{note}")).collect();
-        return Err(SuggestError::NoRequests(name.to_owned(), causes).into());
+        return Err(SuggestError::NoRequests(options.limit.clone(), causes).into());
     }
-    let mut candidates = candidates(&demand, clients, tolerate);
-    let quotas: Vec<_> = candidates.iter().filter_map(Candidate::quota).collect();
-    let with_candidates = with_quotas(rules, name, &quotas);
-    let (engine, _) = replay(&with_candidates, files)?;
+    let crowd = Crowd::new(engine.client_responses(), windows.len(), people, counted);
+    notes.extend(notes_of_clients(&crowd, options, excluded));
+    let demand = windows.iter().enumerate();
+    let demand = demand.map(|(at, window)| Demand::new(at, window, crowd.responses(), &crowd.abusers));
+    let demand: Vec<_> = demand.collect();
+    let Variants { limit, present, .. } = &variants;
+    let shown = Some(*present).filter(|quota| !quota.is_adopted());
+    let bounds = (options.tolerate, limit.permits.max());
+    let mut candidates = candidates(&windows, &demand, present, shown, bounds);
+    let quotas: Vec<Quota> = candidates.iter().map(|candidate| candidate.quota).collect();
+    let with_candidates = variants.with_quotas(&quotas);
+    let (engine, ..) = replay(Engine::new(&with_candidates), options, files)?;
     for (candidate, tally) in candidates.iter_mut().zip(engine.tallies()) {
-        candidate.measure(tally, (clients, requests), tolerate);
+        candidate.measure(tally, &crowd, options.tolerate);
     }
-    let proposed = propose(&candidates, limit.limiter.quota.interval());
-    let top = engine.tallies().nth(proposed).map(crate::report::tally::Tally::top).unwrap_or_default();
-    let proposed = candidates[proposed].clone();
-    let snippet = proposed.snippet(limit);
+    let proposed = propose(&candidates, present.interval(), crowd.abuser_counts().total() > 0);
+    let top = engine.tallies().nth(proposed).map(|tally| top::top(tally, &crowd)).unwrap_or_default();
+    let proposed = candidates.get(proposed).cloned().ok_or(SuggestError::NoQuota)?;
+    let tier = variants.tier.clone();
+    let snippet = snippet(limit, tier.as_deref(), find_entry(limit), &proposed);
     Ok(Suggestion {
-        limit: name.to_owned(),
-        tolerate,
-        clients,
-        requests,
+        limit: options.limit.clone(),
+        tier,
+        tolerate: options.tolerate,
+        clients: crowd.clients,
+        requests: counted,
+        abusers: crowd.abuser_counts(),
         demand,
         candidates,
         proposed,
@@ -113,43 +136,66 @@ pub fn suggest<E: From<SuggestError>>(
     })
 }
 
-fn find<'r>(rules: &'r Rules, name: &str) -> Result<&'r Limit, SuggestError> {
-    let name_of = |(route, limit): (&str, &Limit)| format!("{route}/{}", limit.name);
-    let found = rules.limits().find(|entry| name_of(*entry) == name);
-    found.map(|(_, limit)| limit).ok_or_else(|| {
-        let names: Vec<_> = rules.limits().map(name_of).collect();
-        SuggestError::UnknownLimit(name.to_owned(), names.join(", "))
-    })
-}
-
-fn replay<'r>(rules: &'r Rules, files: &LogFiles) -> Result<(Engine<'r>, ReadSummary), SuggestError> {
-    let mut engine = Engine::new(rules);
-    let mut number = 0;
+/// Replays the logs without the excluded addresses. Returns the number of their requests, too.
+fn replay<'r>(
+    mut engine: Engine<'r>,
+    options: &SuggestOptions,
+    files: &LogFiles,
+) -> Result<(Engine<'r>, ReadSummary, u64), SuggestError> {
+    let (mut number, mut excluded) = (0, 0);
     let summary = files.read(engine.fields(), |request, upcoming, _, recorded| {
+        let is_excluded = |address| options.exclude.iter().any(|network| network.contains(&address));
+        if request.client.is_some_and(is_excluded) {
+            excluded += 1;
+            return;
+        }
         number += 1;
         engine.load(upcoming);
         engine.replay(request, number, recorded);
         _ = engine.take_verdicts();
     })?;
     engine.end();
-    Ok((engine, summary))
+    Ok((engine, summary, excluded))
 }
 
-/// Replaces a limit by shadows with these quotas, and removes all other limits.
-fn with_quotas(rules: &Rules, name: &str, quotas: &[Quota]) -> Rules {
-    let with_quota = |limit: &Limit, (index, quota): (usize, &Quota)| {
-        let limiter = Limiter::new(format!("{{tidegate:suggest}}:{index:03}"), limit.mode(), *quota);
-        let name = format!("{index:03}");
-        Limit { name, limiter: Arc::new(limiter), shadow: true, is_shared: true, wait_policy: None, ..limit.clone() }
-    };
-    let routes = rules.routes.iter().map(|route| {
-        let is_named = |limit: &&Limit| format!("{}/{}", limit.owner(&route.name), limit.name) == name;
-        let limits = match route.limits.iter().find(is_named) {
-            Some(limit) => quotas.iter().enumerate().map(|quota| with_quota(limit, quota)).collect(),
-            None => Vec::new(),
-        };
-        tidegate_rules::route::Route { limits, concurrency: None, ..route.clone() }
-    });
-    let routes = Routes::new(routes.collect()).with_conditions(rules.when.iter().map(|when| &when.matcher));
-    Rules { routes, ..rules.clone() }
+/// Returns what recordings mean for the limit.
+fn notes_of_recordings(
+    variants: &Variants<'_>,
+    engine: &Engine<'_>,
+    summary: &ReadSummary,
+    options: &SuggestOptions,
+) -> Vec<String> {
+    let recordings = &summary.recordings;
+    let mut notes = recordings.notes();
+    notes.extend(recordings.sample_notes(variants.rules, |limit| limit == options.limit));
+    notes.extend(recordings.lacking_notes(&variants.only_limit(), engine.missing_fields()));
+    notes
+}
+
+/// Returns how clients are counted, if it is unusual.
+fn notes_of_clients(crowd: &Crowd, options: &SuggestOptions, excluded: u64) -> Vec<String> {
+    let mut notes = Vec::new();
+    if excluded > 0 {
+        notes.push(format!("{} of excluded addresses left out", requests(excluded)));
+    } else if !options.exclude.is_empty() {
+        notes.push("no request comes from an excluded address".to_owned());
+    }
+    let unused = options.groups.iter().filter(|(network, _)| !crowd.responses().has_group(*network));
+    notes.extend(unused.map(|(network, _)| format!("no client of the limit is an address of {network}")));
+    let failing = crowd.abusers.failing;
+    if failing > 0 {
+        let clients = crowd.clients;
+        notes.push(format!(
+            "most requests of {failing} of {clients} clients failed, which does not distinguish abusers: set --failures"
+        ));
+    }
+    let AbuserCounts { by_responses, by_demand } = crowd.abuser_counts();
+    if by_responses > 0 && by_demand > 0 {
+        let clients =
+            if by_demand == 1 { "1 client is an abuser" } else { &format!("{by_demand} clients are abusers") };
+        notes.push(format!(
+            "{clients} only by demand: if many people share such an address (NAT), use --group or --exclude"
+        ));
+    }
+    notes
 }

@@ -56,6 +56,7 @@ fn json_of_tidegate_is_parsed() {
         id: Some("r-1".into()),
         headers: fields(&[("user-agent", "curl/8.5.0")]),
         was_limited: true,
+        identity: None,
     };
     assert_eq!(parse("tidegate", TIDEGATE), Some(expected.clone()));
     let undecided = TIDEGATE.replace(r#""at":1777888800000,"client":"192.0.2.1","#, "").replace("\"api\"", "\"-\"");
@@ -87,6 +88,7 @@ fn json_of_istio_is_parsed() {
         id: Some("84961386".into()),
         headers: fields(&[("user-agent", "curl/7.73.0-DEV")]),
         was_limited: false,
+        identity: None,
     };
     assert_eq!(parse("envoy", ISTIO), Some(expected));
 }
@@ -104,6 +106,7 @@ fn json_of_caddy_is_parsed() {
         id: None,
         headers: fields(&[("User-Agent", "curl/7.82.0"), ("Accept", "*/*"), ("Accept", "text/html")]),
         was_limited: false,
+        identity: None,
     };
     assert_eq!(parse("caddy", CADDY), Some(expected.clone()));
     let old = CADDY.replace("\"client_ip\":\"192.0.2.1\",", "");
@@ -123,6 +126,7 @@ fn json_of_nginx_is_parsed() {
         id: None,
         headers: fields(&[("user-agent", "Mozilla/5.0"), ("x-api-key", "k1")]),
         was_limited: false,
+        identity: None,
     };
     assert_eq!(parse("nginx-json", NGINX), Some(expected.clone()));
     let parts = NGINX.replace(r#""request":"GET /a?b=c HTTP/1.1""#, r#""method":"GET","args":"b=c","uri":"/a""#);
@@ -150,6 +154,7 @@ fn mapped_json_is_parsed() {
         id: Some("7".into()),
         headers: fields(&[("X-Api-Key", "k1")]),
         was_limited: false,
+        identity: None,
     };
     assert_eq!(parse(format, line), Some(expected));
     assert_eq!(LogFormat::parse_mapping(format).unwrap().name(), "json");
