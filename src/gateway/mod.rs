@@ -29,6 +29,7 @@ mod saved_operators;
 mod saved_rules;
 mod socket_file;
 mod socket_inode;
+mod start;
 mod state;
 mod state_file;
 mod threads;
@@ -43,7 +44,6 @@ use self::control::ControlThread;
 pub use self::error::{GatewayStartError, ReloadError};
 pub(crate) use self::files::GATEWAY_FILES;
 pub(crate) use self::inherited::InheritedSockets;
-use self::listeners::Listeners;
 pub(crate) use self::operators::Operators;
 pub(crate) use self::reload_file::{FileReloader, ReloadTrigger, StartRules};
 pub(crate) use self::running::AccessLogSwitch;
@@ -54,20 +54,11 @@ pub(crate) use self::saved_rules::SavedRules;
 pub(crate) use self::socket_file::CurrentSockets;
 pub(crate) use self::state_file::StateFile;
 use self::threads::Threads;
-use self::upstreams::WorkerUpstreams;
-use self::worker::Worker;
-use crate::admin::{self, Admin};
-use crate::credentials::Verifiers;
-use crate::forward::find_in;
+use crate::admin;
 use crate::gateway::access::Traces;
-use crate::server::{Drain, DrainTrigger};
-use crate::upstream::run_checks;
+use crate::server::DrainTrigger;
 use tidegate_config::{Config, ConfigLoadError, ListenAddress, Problems, RuleFile};
-use tidegate_layer::layer::{RateLimitLayer, RateLimitLayerBuilder, Stores, Unmatched};
-use tidegate_layer::rejected::RejectedClients;
-use tidegate_metrics::Metrics;
-use tidegate_rules::request::sanitize::NextHop;
-use tidegate_store::Store;
+use tidegate_layer::layer::{RateLimitLayer, RateLimitLayerBuilder};
 
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -141,86 +132,7 @@ impl Gateway {
         workers: usize,
         inherited: InheritedSockets,
     ) -> Result<Self, GatewayStartError> {
-        let workers = workers.max(1);
-        let config = Arc::new(config);
-        let metrics = Arc::new(Metrics::of_gateway(&config.buckets));
-        metrics.config_loaded();
-        metrics.set_team_files(config.teams.iter().map(|team| (&*team.name, !team.is_invalid())));
-        let store = Store::open(&config.store, Arc::clone(&metrics))?;
-        let layer = RateLimitLayer::builder().next(NextHop::Origin).unmatched(Unmatched::Reject).store(store.clone());
-        let rejected = Arc::new(RejectedClients::new(workers));
-        let layer = layer.metrics(Arc::clone(&metrics)).record_rejected(Arc::clone(&rejected)).from_config(&config)?;
-        let listeners = Listeners::open(&config, workers, &metrics, inherited)?;
-        let admin_socket = listeners.admin_socket().map_err(GatewayStartError::Worker)?;
-        let admin_address = admin_socket.as_ref().and_then(inherited::local_address);
-        let mut served = listeners.distribute(workers)?;
-
-        let (upstreams, names) = WorkerUpstreams::new(&config.upstreams, &config.dns_servers, workers, &metrics);
-        let stores = Stores::new(store, workers);
-        layer.replace_all(&config, stores.clone(), &find_in(upstreams.per_worker()), upstreams.services());
-
-        let readiness = admin::Readiness::new();
-        let active = (Arc::clone(&config), upstreams.shared());
-        let admin = Admin::new(active, layer.clone(), Arc::clone(&metrics), readiness.clone()).with_rejected(rejected);
-        let threads = Threads::new(readiness.clone());
-        let control = ControlThread::start(&threads, layer.clone(), admin.clone(), admin_socket);
-        let control = control.map_err(GatewayStartError::Worker)?;
-        control.tasks().spawn(names.run());
-        control.tasks().watch(listeners.watchers(&[], &metrics));
-        control.tasks().watch(upstreams.watchers(&metrics));
-        control.tasks().serve_identities(
-            &Verifiers::of(&config.verifier),
-            &Verifiers::default(),
-            &upstreams.resolver().hosts(),
-            &metrics,
-        );
-        let (checked, to_check) = watch::channel(upstreams.checked());
-        control.tasks().spawn(run_checks(to_check));
-        let (accepting, accept) = watch::channel(false);
-        let (drain, drained) = Drain::new();
-        let traces = Traces::start(&metrics, &layer, &upstreams.resolver().hosts());
-        let start = |number: usize| {
-            let worker = Worker {
-                layer: layer.for_gateway_worker(number),
-                traces: traces.clone(),
-                listeners: std::mem::take(&mut served[number]),
-                accepting: accept.clone(),
-                drain: drained.clone(),
-            };
-            worker.start(&threads, number)
-        };
-        let started = (0..workers).map(start).collect::<io::Result<Vec<_>>>().map_err(GatewayStartError::Worker)?;
-        let (handles, workers) = started.into_iter().unzip();
-        let operators = Operators::new(layer.clone(), admin.clone());
-        let running = Running {
-            config,
-            metrics,
-            layer: layer.clone(),
-            admin,
-            stores,
-            upstreams,
-            checked,
-            listeners,
-            workers: handles,
-            control: control.tasks().clone(),
-            state_file: None,
-            access_log: None,
-        };
-        running.upstreams.resolver().wait_for_names();
-        let reloader = Reloader(Arc::new(Mutex::new(Some(running))));
-        Ok(Self {
-            admin_address,
-            layer,
-            operators,
-            readiness,
-            threads,
-            drain,
-            workers,
-            control,
-            accepting,
-            reloader,
-            traces,
-        })
+        start::start(config, workers.max(1), inherited)
     }
 
     /// Blocks until the overrides of the store are known or the store did not reply in time. Then starts to accept

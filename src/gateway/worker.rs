@@ -33,6 +33,9 @@ pub(super) struct Worker {
 #[derive(Clone, Debug)]
 pub(super) struct WorkerHandle(UnboundedSender<Command>);
 
+/// A running worker, and its thread.
+pub(super) type StartedWorker = (WorkerHandle, JoinHandle<io::Result<()>>);
+
 /// A command, and the channel that reports its end.
 type Command = (WorkerCommand, mpsc::Sender<()>);
 
@@ -50,11 +53,7 @@ impl Worker {
     ///
     /// # Errors
     /// The system cannot start a thread, or the runtime cannot be created.
-    pub(super) fn start(
-        self,
-        threads: &Threads,
-        number: usize,
-    ) -> io::Result<(WorkerHandle, JoinHandle<io::Result<()>>)> {
+    pub(super) fn start(self, threads: &Threads, number: usize) -> io::Result<StartedWorker> {
         let runtime = runtime()?;
         let (sender, commands) = unbounded_channel();
         let thread = threads.start(format!("worker-{number}"), move || self.run(&runtime, commands))?;

@@ -73,13 +73,16 @@ mod tests {
             ("unix:/run/tidegate.sock", true),
             ("unix:tidegate.sock", false),
             ("127.0.0.1", false),
-            ("http://127.0.0.1:9901", false),
+            ("https://127.0.0.1:9901", false),
+            ("http://127.0.0.1:9901/api", false),
         ] {
             assert_eq!(
                 text.parse::<AdminAddress>().map(|address| address.to_string()).ok().as_deref() == Some(text),
                 is_valid
             );
         }
+        let url = "http://127.0.0.1:9901/".parse::<AdminAddress>().expect("the address of the dashboard");
+        assert_eq!(url.to_string(), "127.0.0.1:9901");
     }
 
     #[test]

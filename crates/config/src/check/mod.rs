@@ -10,6 +10,7 @@ pub(crate) mod names;
 mod request_value;
 mod requests;
 mod routes;
+mod rules;
 mod store;
 mod tls;
 mod upstreams;
@@ -20,11 +21,8 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use self::gateway::{access_log, admin, dns, listen, metrics};
-use self::matching::matcher::MatchContext;
-use self::matching::route_context::RouteContext;
 use self::matching::spelling;
 pub(crate) use self::routes::RouteInput;
-use self::routes::fields;
 use crate::file::File;
 use crate::file::located::Located;
 use crate::problem::secrets::Secrets;
@@ -32,9 +30,6 @@ use crate::problem::suggest::nearest;
 use crate::problem::{Checked, Location, Problems, quote, quote_all};
 use crate::{Config, Source};
 use tidegate_rules::client::AddressRules;
-use tidegate_rules::rules::Rules;
-use tidegate_rules::settings::store::BucketNames;
-use tidegate_rules::settings::store::StoreSettings;
 
 /// Converts the file and its other routes.
 pub(crate) fn config(
@@ -43,7 +38,7 @@ pub(crate) fn config(
     source: Source<'_>,
     problems: &mut Problems,
 ) -> Checked<Config> {
-    let Source { purpose, files, functions, .. } = source;
+    let files = source.files;
     let teams = route_input.sources.teams.iter().map(|team| (**team).clone()).collect();
     let listen = listen::listen(file, source, problems);
     let max_connections = listen::max_connections(file, problems);
@@ -59,55 +54,15 @@ pub(crate) fn config(
     if let Ok(addresses) = &addresses {
         listen::proxies(file, &listen, &addresses.trusted_proxies, problems);
     }
-    let requests = requests::requests(file, problems);
-    let bans = routes::action::bans(file, problems);
-    let credentials = identities::credentials(file, problems);
-    let identities = identities::identities(file, source, problems);
     let dns_servers = dns::servers(file, problems);
     let mut upstreams = upstreams::upstreams(file, files, problems);
-    let names = store.as_ref().map_or_else(|_| BucketNames::default(), StoreSettings::bucket_names);
-    let address_rules = Arc::new(addresses.as_ref().map_or_else(|_| AddressRules::default(), Clone::clone));
-    let listeners: Vec<_> = listen::names(file).map(|name| name.0).collect();
-    let matching = MatchContext { requests: requests.ok(), addresses: &address_rules, listeners: &listeners };
-    // A program that builds rules gives its store to the layer.
-    let in_memory = functions.is_none() && matches!(store, Ok(StoreSettings::Memory { .. }));
-    let functions = functions.unwrap_or_default();
-    let verifies_credentials = files.checks().verifies_credentials();
-    let names = &names;
-    let context = RouteContext { file, purpose, names, matching, files, verifies_credentials, in_memory, functions };
-    let fields = fields::fields(file, problems);
-    let field_check = match (&fields, &addresses) {
-        (Ok(fields), Ok(addresses)) => {
-            let has_trusted_proxies = !addresses.trusted_proxies.is_empty();
-            Some(fields::FieldCheck { fields, has_trusted_proxies, purpose })
-        }
-        _ => None,
-    };
-    let mut when = Vec::new();
-    let routes = routes::routes(route_input, context, field_check, &mut when, problems);
-    if let (Ok((identities, loaded)), Ok(routes)) = (&identities, &routes) {
-        identities::check_tiers(file, (identities, loaded), routes, problems);
-    }
-    if let (Ok(upstreams), Ok(routes)) = (&mut upstreams, &routes) {
-        identities::add_upstreams(routes, upstreams);
-    }
+    let rules = rules::rules(file, route_input, source, (&store, addresses), &mut upstreams, problems);
     let is_included = file.include.optional(problems).map(drop);
     let has_defaults = file.defaults.optional(problems).map(drop);
-    let listen = listen?;
-    let (identities, loaded) = identities?;
-    let mut rules = Rules {
-        requests: requests?,
-        addresses: addresses?,
-        fields: fields?,
-        credentials: credentials?,
-        bans: bans?,
-        routes: routes?.with_conditions(when.iter().map(|when| &when.matcher)),
-        when,
-    };
-    rules.distribute(names);
+    let (rules, identities, loaded) = rules?;
     has_defaults?;
     Ok(Config {
-        listen,
+        listen: listen?,
         max_connections: max_connections?,
         admin: admin?,
         admin_tokens: admin_tokens?,
