@@ -3,14 +3,12 @@
 use std::fmt::Write as _;
 use std::io::BufRead;
 
+use crate::support::case_count;
 use crate::support::process::{Program, RuleFile};
 
 /// The bounds for each route with two limits, in bytes: at the start (3.2 KB measured), and at reloads (12 KB). A reload
 /// compares the previous rules with the new ones, so it has both, and the allocator returns memory after a time.
 const MAX_PER_ROUTE: [usize; 2] = [6_000, 20_000];
-
-/// Each reload changes all routes.
-const RELOADS: usize = 4;
 
 fn rules(routes: usize, rate: usize) -> String {
     let mut text = "listen: 127.0.0.1:0
@@ -39,7 +37,8 @@ fn peaks(routes: usize) -> [usize; 2] {
     let file = RuleFile::new(&format!("many-routes-{routes}"), &rules(routes, 100));
     let (mut program, ..) = Program::run(&file, &["--workers", "1"]);
     let start = program.peak_memory();
-    for reload in 1..=RELOADS {
+    // Each reload changes all routes.
+    for reload in 1..=case_count(6) as usize {
         std::fs::write(file.path(), rules(routes, 100 + reload)).expect("written");
         program.signal("HUP");
         let mut line = String::new();

@@ -3,19 +3,17 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use crate::support::case_count;
 use crate::support::issuer::{SigningKey, claims, key_set, replace_file};
 use crate::support::wire::soon;
 
 use super::load::Load;
 use super::{jwt, key_file, key_set_file, start, with_token};
 
-/// The keys of a large file: fewer in debug builds, which read them slowly.
-const MANY: usize = if cfg!(debug_assertions) { 20_000 } else { 100_000 };
-
-/// Returns a file with many keys: `key-0` and following, and these keys.
-fn many_keys(more: &[&str]) -> String {
+/// Returns a file with `count` keys: `key-0` and following, and these keys.
+fn many_keys(count: usize, more: &[&str]) -> String {
     let mut text = String::new();
-    for number in 0..MANY {
+    for number in 0..count {
         let tier = ["free", "pro"][number % 2];
         let entry = format!("id: owner-{number}, tier: {tier}, attributes: {{ rate: {number}, team: t{number} }}");
         writeln!(text, "key-{number}: {{ {entry} }}").expect("text");
@@ -26,20 +24,21 @@ fn many_keys(more: &[&str]) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reload_of_many_keys_fails_no_request() {
-    let file = key_file("many", &many_keys(&["changed-0"]));
+    let many = case_count(20_000) as usize;
+    let file = key_file("many", &many_keys(many, &["changed-0"]));
     let identities = format!("keys: {{ header: X-Api-Key, file: {} }}", file.path());
     let gateway = start(&identities, "require: keys");
-    let count = u64::try_from(MANY).expect("a count") + 1;
+    let count = many as u64 + 1;
     assert_eq!(gateway.counter("tidegate_api_keys").await, count);
     let mut load = Load::default();
-    for number in [0, 1, MANY / 2, MANY - 1] {
+    for number in [0, 1, many / 2, many - 1] {
         load.add(gateway.address, format!("X-Api-Key: key-{number}\r\n"));
     }
     let status = async |key: &str| gateway.get("/", &format!("X-Api-Key: {key}\r\n")).await.status();
     for reload in 0..3 {
         let (removed, added) = (format!("changed-{reload}"), format!("changed-{}", reload + 1));
         assert_eq!((status(&removed).await, status(&added).await), (200, 401));
-        replace_file(file.path(), &many_keys(&[&added]));
+        replace_file(file.path(), &many_keys(many, &[&added]));
         let in_force = async { while status(&added).await != 200 {} };
         tokio::time::timeout(Duration::from_secs(60), in_force).await.expect("a reload within a minute");
         assert_eq!((status(&removed).await, gateway.counter("tidegate_api_keys").await), (401, count));

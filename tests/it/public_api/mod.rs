@@ -8,10 +8,14 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
+use std::sync::LazyLock;
 
 use self::items::{PublicItems, public_items};
 use self::source::{Definition, Library};
 use crate::support::pages;
+
+/// Read once, since that takes seconds.
+static ITEMS: LazyLock<PublicItems> = LazyLock::new(|| public_items(&Library::read(pages::root())));
 
 const SNAPSHOT: &str = "tests/it/snapshots/public_api.txt";
 
@@ -28,7 +32,7 @@ const MAX_TYPES: usize = 42;
 #[test]
 fn public_items_match_the_snapshot() {
     let path = pages::root().join(SNAPSHOT);
-    let listed = list(&items());
+    let listed = list(&ITEMS);
     if std::env::var_os("UPDATE_PUBLIC_API").is_some() {
         fs::write(&path, &listed).expect("the snapshot can be written");
     }
@@ -47,7 +51,7 @@ fn public_items_match_the_snapshot() {
 #[test]
 fn library_exports_at_most_42_types() {
     let mut counts = BTreeMap::new();
-    for name in items().into_keys() {
+    for name in ITEMS.keys() {
         *counts.entry(name.split_once("::").map(|(module, _)| module.to_owned())).or_insert(0) += 1;
     }
     let full: Vec<_> = counts.iter().filter(|(_, count)| **count > MAX_TYPES).collect();
@@ -56,9 +60,8 @@ fn library_exports_at_most_42_types() {
 
 #[test]
 fn public_enums_and_structs_are_non_exhaustive() {
-    let items = items();
     // The crates of the workspace match on all words of a setting, so that the compiler finds the places for a new word.
-    let growing = items.iter().filter(|(_, item)| item.can_grow && !item.is_setting());
+    let growing = ITEMS.iter().filter(|(_, item)| item.can_grow && !item.is_setting());
     let growing = growing.filter(|(name, _)| !CLOSED.contains(&name.as_str()));
     let closed: Vec<_> = growing.filter(|(_, item)| !item.attributes.contains(&"#[non_exhaustive]".into())).collect();
     let closed: Vec<_> = closed.into_iter().map(|(name, _)| name).collect();
@@ -68,7 +71,6 @@ fn public_enums_and_structs_are_non_exhaustive() {
 #[test]
 fn signatures_name_only_public_types_and_known_crates() {
     let library = Library::read(pages::root());
-    let items = public_items(&library);
     let mut own = BTreeSet::new();
     for module in std::iter::once(vec![]).chain(library.public_modules()) {
         let imports = library.imports(&module).into_iter().filter(|import| import.is_public);
@@ -77,7 +79,7 @@ fn signatures_name_only_public_types_and_known_crates() {
     }
     let mut crates = BTreeSet::new();
     let mut private = Vec::new();
-    for (name, item) in &items {
+    for (name, item) in &*ITEMS {
         for definition in &item.names {
             match definition {
                 Definition::Foreign(name) => _ = crates.insert(name.as_str()),
@@ -104,10 +106,6 @@ fn main_types_are_send_and_sync() {
     assert_send_sync::<tidegate::Config>();
     assert_send_sync::<tidegate::Gateway>();
     assert_send_sync::<tidegate::GatewayStartError>();
-}
-
-fn items() -> PublicItems {
-    public_items(&Library::read(pages::root()))
 }
 
 fn list(items: &PublicItems) -> String {

@@ -66,8 +66,10 @@ impl TestGateway {
         get(&mut self.client().await, path, headers).await
     }
 
-    /// Sends a GET request to the admin listener, and returns the response.
+    /// Sends a GET request to the admin listener, and returns the response. Pauses first: tests repeat such requests until
+    /// a condition holds, and would take the cores from the gateway.
     pub async fn admin_get(&self, path: &str) -> Message {
+        tokio::time::sleep(Duration::from_millis(3)).await;
         get(&mut Raw::connect(self.admin).await, path, "").await
     }
 
