@@ -19,6 +19,7 @@ mod checker;
 mod checker_losses;
 mod client_rates;
 mod cluster;
+mod company;
 mod compose;
 mod compression;
 mod concurrency;

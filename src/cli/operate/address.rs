@@ -43,6 +43,8 @@ impl FromStr for AdminAddress {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // The demo and the log print the address as a URL.
+        let text = text.strip_prefix("http://").map_or(text, |url| url.trim_end_matches('/'));
         match text.strip_prefix("unix:") {
             Some(path) if path.starts_with('/') => Ok(Self::Unix(path.into())),
             None if text.contains(':') && !text.contains('/') => Ok(Self::Tcp(text.to_owned())),
