@@ -43,7 +43,9 @@ pub use self::operations::overrides::{
     MAX_OVERRIDES, OverridesVersion, PutOverride, RestoredOverrides, StoredOverride, StoredOverrides,
 };
 #[cfg(feature = "redis")]
-pub use self::redis::{AuditMark, MAX_AUDIT_ENTRIES, RejectedMinute, redis_keys};
+pub use self::redis::{
+    AuditMark, FleetMember, MAX_AUDIT_ENTRIES, MAX_FLEET_TEXT, RejectedMinute, StoredCommands, redis_keys,
+};
 #[cfg(feature = "redis")]
 pub use self::redis::{Redis, RedisStoreBuilder};
 use tidegate_limit::clock::{Clock, SystemClock};

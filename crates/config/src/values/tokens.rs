@@ -7,6 +7,9 @@ use tidegate_rules::settings::files::{FileReadError, read_bounded};
 /// The shortest token, in characters, so that it cannot be guessed.
 const MIN_LENGTH: usize = 16;
 
+/// The purpose of the keys that are derived from tokens.
+const SIGNING_CONTEXT: &str = "tidegate 2026 commands for all gateways";
+
 /// The names of the operators, each with the hash of its token.
 #[derive(Clone, Debug)]
 pub struct Tokens(Vec<(String, blake3::Hash)>);
@@ -63,6 +66,25 @@ impl Tokens {
         let hash = blake3::hash(token);
         self.0.iter().fold(None, |found, (name, expected)| if *expected == hash { Some(name.as_str()) } else { found })
     }
+
+    /// Returns the signature of a text with a token. It does not contain the token, but a reader of the text and its signature can
+    /// test guesses of the token.
+    #[doc(hidden)]
+    pub fn sign(token: &[u8], text: &str) -> blake3::Hash {
+        signature(&blake3::hash(token), text)
+    }
+
+    /// Returns the name of the operator whose token has signed a text. Compares all signatures in constant time.
+    #[doc(hidden)]
+    pub fn signer_of(&self, text: &str, signed: &blake3::Hash) -> Option<&str> {
+        let is_signer = |hash: &blake3::Hash| signature(hash, text) == *signed;
+        self.0.iter().fold(None, |found, (name, hash)| if is_signer(hash) { Some(name.as_str()) } else { found })
+    }
+}
+
+/// Returns a keyed hash of a text. The key is derived from the hash of a token, which the gateway keeps.
+fn signature(token_hash: &blake3::Hash, text: &str) -> blake3::Hash {
+    blake3::keyed_hash(&blake3::derive_key(SIGNING_CONTEXT, token_hash.as_bytes()), text.as_bytes())
 }
 
 /// Returns `true` for a name such as `ann` or `deploy-bot`. Names are logged, so other characters are invalid.
@@ -106,5 +128,15 @@ mod tests {
         ] {
             assert_eq!(read(text).expect_err("an error"), error);
         }
+    }
+
+    #[test]
+    fn only_the_same_text_and_token_have_a_signature() {
+        let tokens = read("ann:0123456789abcdef\nbob:fedcba9876543210\n").expect("tokens");
+        let signed = Tokens::sign(b"fedcba9876543210", "reload");
+        assert_eq!(tokens.signer_of("reload", &signed), Some("bob"));
+        assert_eq!(tokens.signer_of("drain", &signed), None);
+        assert_eq!(tokens.signer_of("reload", &Tokens::sign(b"fedcba9876543211", "reload")), None);
+        assert_ne!(signed, blake3::hash(b"fedcba9876543210"));
     }
 }

@@ -32,6 +32,7 @@ pub(super) struct StoreMetrics {
     batches: Histogram,
     charged: Counter,
     gateways: Gauge,
+    fleet_rule_hashes: Gauge,
 }
 
 /// Counts connections that are not used because the store is too slow.
@@ -61,6 +62,7 @@ impl StoreMetrics {
             batches: Histogram::new(BATCH_SIZES),
             charged: Counter::default(),
             gateways: Gauge::default(),
+            fleet_rule_hashes: Gauge::default(),
         }
     }
 
@@ -160,6 +162,14 @@ impl StoreMetrics {
             action: "differs from the number of running gateways: they use different Redis servers or prefixes",
         };
         catalog.add(self.gateways.clone(), gateways);
+        let hashes = Description {
+            name: "fleet_rule_hashes",
+            labels: &[],
+            unit: "hashes",
+            meaning: "Different rule files in use by the gateways that share the store; 0 for an embedded store",
+            action: "above 1 for longer than a rollout: gateways apply different rules; `tidegate fleet` lists them",
+        };
+        catalog.add(self.fleet_rule_hashes.clone(), hashes);
     }
 }
 
@@ -173,6 +183,11 @@ impl Metrics {
     /// Sets the number of gateways that share the store.
     pub fn set_gateways(&self, gateways: u32) {
         self.store.gateways.set(gateways.into());
+    }
+
+    /// Sets the number of different rule files that the gateways on the store use.
+    pub fn set_fleet_rule_hashes(&self, hashes: u32) {
+        self.store.fleet_rule_hashes.set(hashes.into());
     }
 
     pub fn set_store_up(&self, is_up: bool) {

@@ -12,7 +12,7 @@
 //! | `locator/` | the address of a node: fixed, or found by sentinels |
 //! | `script/` | the arguments and replies of the script |
 //! | `inspection`, `reset`, `cached_reset`, `reset_log` | read and remove buckets for operators |
-//! | `shared`, `overrides`, `rejected`, `audit` | the data of operators that gateways share |
+//! | `shared`, `overrides`, `rejected`, `audit`, `fleet`, `commands` | the data of operators that gateways share |
 //! | `in_flight`, `leases`, `with_slot` | leases of requests in flight |
 //! | `builder` | opens stores from code |
 //! | `adopted` | logs limiters of other programs that cannot be evaluated |
@@ -23,7 +23,9 @@ mod audit;
 mod backoff;
 mod builder;
 mod cached_reset;
+mod commands;
 mod dispatch;
+mod fleet;
 mod hash_slots;
 mod in_flight;
 mod inspection;
@@ -50,7 +52,9 @@ use tokio::time::Instant;
 use self::adopted::AdoptedFailures;
 pub use self::audit::{AuditMark, MAX_AUDIT_ENTRIES};
 pub use self::builder::RedisStoreBuilder;
+pub use self::commands::StoredCommands;
 use self::dispatch::{DispatcherContext, Dispatchers};
+pub use self::fleet::{FleetMember, MAX_FLEET_TEXT};
 use self::hash_slots::{hash_slot_of, hash_slot_of_key};
 use self::in_flight::Keeper;
 use self::leases::Leases;
