@@ -4,6 +4,7 @@ import { api, limitKey, model, perSecond, sum } from './data.js';
 import { chart, count, each, facts, h, link, milliseconds, nameOf, path, per, percent, place, rate, section, setText, table, text } from './draw.js';
 import { canChange, reset } from './changes.js';
 import { lookup } from './client.js';
+import { fleet } from './fleet.js';
 import { limits, load, rejected, storeFacts } from './overview.js';
 
 // === A limit ===
@@ -168,6 +169,7 @@ export function storePage() {
   return [
     h('h1', {}, 'Store'),
     storeFacts(),
+    section('Gateways', fleet()),
     chart({
       title: 'Decisions of the store', unit: 'per second',
       lines: [

@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use utoipa::ToSchema;
 
+use super::gateway_name::GatewayName;
 use tidegate_limit::clock::{Timestamp, wall_time};
 use tidegate_store::{AuditMark, MAX_AUDIT_ENTRIES, Store, StoreError};
 
@@ -68,6 +69,14 @@ pub(super) struct Change {
     pub(super) client: Option<String>,
     /// The reason that the operator gave.
     pub(super) reason: Option<String>,
+}
+
+/// Returns the target of a change. Its gateway has a name if the change is one of several at all gateways.
+pub(super) fn at_gateway(target: String, gateway: Option<&GatewayName>) -> String {
+    match gateway {
+        Some(gateway) => format!("{target} (gateway {})", gateway.as_str()),
+        None => target,
+    }
 }
 
 impl Audit {

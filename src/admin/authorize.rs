@@ -51,19 +51,31 @@ impl Authorizer {
             let detail = "this change needs a token: `Authorization: Bearer TOKEN`";
             return Err(Problem::new(StatusCode::UNAUTHORIZED, detail));
         };
-        // On a blocking thread, since the file may be on a network file system. It is read for each change, so that a removed
-        // token has no effect any more.
-        let read = tokio::task::spawn_blocking(move || Tokens::read(&file)).await;
-        let tokens = match read {
-            Ok(Ok(tokens)) => tokens,
-            Ok(Err(error)) => {
-                tracing::error!(%error, "token file is not usable, rejecting a change");
-                return Err(Problem::new(StatusCode::FORBIDDEN, format!("the token file is not usable: {error}")));
-            }
-            Err(_) => return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the token file was not read")),
-        };
+        let tokens = read(file).await?;
         let name = tokens.name_of(token).map(str::to_owned);
         name.ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "the token is not in the token file"))
+    }
+
+    /// Reads the tokens that may sign commands for all gateways.
+    ///
+    /// # Errors
+    /// There is no token file, or it is not usable.
+    pub(super) async fn read_tokens(&self) -> Result<Tokens, Problem> {
+        let file = self.tokens.clone();
+        read(file.ok_or_else(|| Problem::new(StatusCode::FORBIDDEN, "the gateway has no token file"))?).await
+    }
+}
+
+/// Reads a token file. It is read for each change, so that a removed token has no effect any more.
+async fn read(file: PathBuf) -> Result<Tokens, Problem> {
+    // On a blocking thread, since the file may be on a network file system.
+    match tokio::task::spawn_blocking(move || Tokens::read(&file)).await {
+        Ok(Ok(tokens)) => Ok(tokens),
+        Ok(Err(error)) => {
+            tracing::error!(%error, "token file is not usable, rejecting a change");
+            Err(Problem::new(StatusCode::FORBIDDEN, format!("the token file is not usable: {error}")))
+        }
+        Err(_) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the token file was not read")),
     }
 }
 
@@ -86,7 +98,7 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// Returns the token of `Authorization: Bearer TOKEN`.
-fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
+pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(AUTHORIZATION)?.as_bytes();
     let (scheme, token) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())

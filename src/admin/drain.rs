@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep_until};
 use utoipa::{IntoParams, ToSchema};
 
-use super::audit::{Change, MAX_REASON};
+use super::audit::{Change, MAX_REASON, at_gateway};
+use super::gateway_name::GatewayName;
 use super::only_object::OnlyObject;
 use super::problem::Problem;
 use super::{Active, Admin};
@@ -33,11 +34,11 @@ const DEFAULT_DURATION: Millis = Millis(60 * 60 * 1000);
 pub(super) struct TargetPath {
     /// The name of the upstream.
     #[param(example = "api")]
-    upstream: String,
+    pub(super) upstream: String,
     /// The target, percent-encoded: as in the rule file, without `http://` or `https://`, or a resolved address of its
     /// host name.
     #[param(example = "10.0.0.1:9000")]
-    target: String,
+    pub(super) target: String,
 }
 
 /// The body of a request. All members are optional.
@@ -46,13 +47,13 @@ pub(super) struct TargetPath {
 pub(super) struct NewDrain {
     /// How long the drain lasts, such as `10m`; at most 30 days. One hour by default.
     #[serde(rename = "for")]
-    duration: Option<String>,
+    pub(super) duration: Option<String>,
     /// Why, for the audit list.
     #[schema(max_length = 256)]
-    reason: Option<String>,
+    pub(super) reason: Option<String>,
     /// Whether to drain even the last usable target of the upstream.
     #[serde(default)]
-    force: bool,
+    pub(super) force: bool,
 }
 
 /// The state after a change.
@@ -89,42 +90,8 @@ pub(super) async fn drain(
 ) -> Result<Json<Drained>, Problem> {
     let active = admin.active.load_full();
     let operator = active.authorizer.authorize(&headers).await?;
-    let NewDrain { duration, reason, force } = parse(&body)?;
-    let duration = parse_duration(duration.as_deref())?;
-    if reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON) {
-        return Err(Problem::bad_request(format!("`reason` has at most {MAX_REASON} bytes")));
-    }
-    let (targets, others) = active.targets(&path)?;
-    let until = Instant::now() + duration;
-    let names = names(&targets);
-    let change = Change {
-        operator,
-        action: "drain",
-        target: format!("{}: {}", path.upstream, names.join(", ")),
-        client: None,
-        reason,
-    };
-    let change = admin.make_change(change, move |_| async move {
-        if !force && !others.iter().any(|other| other.condition(Instant::now()) == TargetCondition::Usable) {
-            let detail = "no other target of the upstream is usable: set `force` (`--force`) to drain this one anyway";
-            return Err(Problem::new(StatusCode::CONFLICT, detail));
-        }
-        for target in &targets {
-            target.state.drain_until(Some(until));
-        }
-        let in_flight = targets.iter().map(|target| target.state.in_flight()).sum();
-        // Logs the end of the drain, unless an operator has changed it, or the target was removed.
-        let drained: Vec<_> = targets.iter().map(|target| Arc::downgrade(&target.state)).collect();
-        tokio::spawn(async move {
-            sleep_until(until).await;
-            drained.iter().filter_map(Weak::upgrade).for_each(|target| target.end_drain(until));
-        });
-        Ok(in_flight)
-    });
-    let in_flight = change.await?;
-    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    let until = Some(wall_time().plus_millis(millis).to_rfc3339());
-    Ok(Json(Drained { upstream: path.upstream, targets: names, in_flight, until, scope: "process" }))
+    let drain = parse(&body)?;
+    admin.drain_target(&active, (operator, None), path, drain).await.map(Json)
 }
 
 /// Ends the drain of a target.
@@ -143,21 +110,79 @@ pub(super) async fn undrain(
 ) -> Result<Json<Drained>, Problem> {
     let active = admin.active.load_full();
     let operator = active.authorizer.authorize(&headers).await?;
-    let (targets, _) = active.targets(&path)?;
-    let names = names(&targets);
-    let change = Change {
-        operator,
-        action: "end_drain",
-        target: format!("{}: {}", path.upstream, names.join(", ")),
-        client: None,
-        reason: None,
-    };
-    let change = admin.make_change(change, move |_| async move {
-        targets.iter().for_each(|target| target.state.drain_until(None));
-        Ok(targets.iter().map(|target| target.state.in_flight()).sum())
+    admin.end_drain(&active, (operator, None), path).await.map(Json)
+}
+
+impl Admin {
+    /// Drains a target. `by` is the operator, and the name of this gateway if the drain is a command for all gateways.
+    pub(super) async fn drain_target(
+        &self,
+        active: &Active,
+        by: (String, Option<GatewayName>),
+        path: TargetPath,
+        drain: NewDrain,
+    ) -> Result<Drained, Problem> {
+        let NewDrain { duration, reason, force } = drain;
+        let duration = parse_duration(duration.as_deref())?;
+        if reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON) {
+            return Err(Problem::bad_request(format!("`reason` has at most {MAX_REASON} bytes")));
+        }
+        let (targets, others) = active.targets(&path)?;
+        let until = Instant::now() + duration;
+        let names = names(&targets);
+        let change = change(by, "drain", &path, &names, reason);
+        let in_flight =
+            self.make_change(change, move |_| async move { start(&targets, &others, until, force) }).await?;
+        let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let until = Some(wall_time().plus_millis(millis).to_rfc3339());
+        Ok(Drained { upstream: path.upstream, targets: names, in_flight, until, scope: "process" })
+    }
+
+    /// Ends the drain of a target. `by` is as for [`drain_target`](Self::drain_target).
+    pub(super) async fn end_drain(
+        &self,
+        active: &Active,
+        by: (String, Option<GatewayName>),
+        path: TargetPath,
+    ) -> Result<Drained, Problem> {
+        let (targets, _) = active.targets(&path)?;
+        let names = names(&targets);
+        let change = self.make_change(change(by, "end_drain", &path, &names, None), move |_| async move {
+            targets.iter().for_each(|target| target.state.drain_until(None));
+            Ok(targets.iter().map(|target| target.state.in_flight()).sum())
+        });
+        let in_flight = change.await?;
+        Ok(Drained { upstream: path.upstream, targets: names, in_flight, until: None, scope: "process" })
+    }
+}
+
+/// Drains the targets until a time. Returns the number of requests in flight.
+fn start(targets: &[TargetUse], others: &[TargetUse], until: Instant, force: bool) -> Result<usize, Problem> {
+    if !force && !others.iter().any(|other| other.condition(Instant::now()) == TargetCondition::Usable) {
+        let detail = "no other target of the upstream is usable: set `force` (`--force`) to drain this one anyway";
+        return Err(Problem::new(StatusCode::CONFLICT, detail));
+    }
+    for target in targets {
+        target.state.drain_until(Some(until));
+    }
+    // Logs the end of the drain, unless an operator has changed it, or the target was removed.
+    let drained: Vec<_> = targets.iter().map(|target| Arc::downgrade(&target.state)).collect();
+    tokio::spawn(async move {
+        sleep_until(until).await;
+        drained.iter().filter_map(Weak::upgrade).for_each(|target| target.end_drain(until));
     });
-    let in_flight = change.await?;
-    Ok(Json(Drained { upstream: path.upstream, targets: names, in_flight, until: None, scope: "process" }))
+    Ok(targets.iter().map(|target| target.state.in_flight()).sum())
+}
+
+fn change(
+    (operator, place): (String, Option<GatewayName>),
+    action: &'static str,
+    path: &TargetPath,
+    names: &[String],
+    reason: Option<String>,
+) -> Change {
+    let target = format!("{}: {}", path.upstream, names.join(", "));
+    Change { operator, action, target: at_gateway(target, place.as_ref()), client: None, reason }
 }
 
 /// Parses the body. Without a body, all members have their defaults.

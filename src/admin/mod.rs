@@ -8,6 +8,8 @@ mod config;
 mod dashboard;
 mod drain;
 mod explain;
+mod fleet;
+mod gateway_name;
 mod health;
 mod limits;
 mod listener;
@@ -54,6 +56,8 @@ use self::authorize::Authorizer;
 use self::conditional::EntityTags;
 pub(crate) use self::config::show as show_config;
 use self::dashboard::Events;
+use self::fleet::Fleet;
+pub(crate) use self::gateway_name::GatewayName;
 pub(crate) use self::listener::Listener;
 use self::overall::OverallPermits;
 use self::probe::Probe;
@@ -92,6 +96,7 @@ pub(crate) struct Admin {
     rejected: Arc<RejectedClients>,
     sharing: Arc<Sharing>,
     problems: Arc<Problems>,
+    fleet: Arc<Fleet>,
 }
 
 /// The configuration, the store and the upstreams in use. A reload replaces all of them.
@@ -159,8 +164,22 @@ impl Admin {
         let active = Arc::new(ArcSwap::from_pointee(Active::new(config, layer.store(), upstreams)));
         let (status, reload, audit) = (Arc::new(ConfigStatus::new()), Arc::default(), Audit::default());
         let (rejected, sharing, start) = (Arc::default(), Arc::default(), Start::now());
-        let (events, problems) = (Events::new(), Arc::default());
-        Self { active, status, reload, audit, events, layer, metrics, readiness, start, rejected, sharing, problems }
+        let (events, problems, fleet) = (Events::new(), Arc::default(), Arc::default());
+        Self {
+            active,
+            status,
+            reload,
+            audit,
+            events,
+            layer,
+            metrics,
+            readiness,
+            start,
+            rejected,
+            sharing,
+            problems,
+            fleet,
+        }
     }
 
     /// Shows the clients that limits reject.
@@ -176,7 +195,9 @@ impl Admin {
     /// Records the hash of the rule file that is in use. `is_new` if its rules differ from the previous rules. `errors` are in
     /// files of teams, which are not in use. Returns `true` if all files are valid, and a file was not valid before.
     pub(crate) fn record_config(&self, hash: &Hash, is_new: bool, errors: Vec<ConfigProblem>) -> bool {
-        self.status.record_success(hash, is_new, errors)
+        let was_repaired = self.status.record_success(hash, is_new, errors);
+        self.fleet.announce_soon();
+        was_repaired
     }
 
     /// Records why a rule file is not used. The previous rules stay in use.
@@ -270,6 +291,8 @@ fn routes() -> OpenApiRouter<Admin> {
         .routes(routes!(active_config))
         .routes(routes!(reload::reload))
         .routes(routes!(state::status))
+        .routes(routes!(fleet::fleet))
+        .routes(routes!(fleet::send_command))
         .routes(routes!(upstreams::upstreams))
         .routes(routes!(drain::drain, drain::undrain))
         .routes(routes!(limits))

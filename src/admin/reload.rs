@@ -11,8 +11,9 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use super::audit::Change;
+use super::audit::{Change, at_gateway};
 use super::conditional::EntityTags;
+use super::gateway_name::GatewayName;
 use super::problem::Problem;
 use super::{Admin, ConfigProblem};
 
@@ -59,24 +60,39 @@ impl fmt::Debug for ReloadSlot {
 pub(super) async fn reload(State(admin): State<Admin>, headers: HeaderMap) -> Result<Response, Problem> {
     let operator = admin.active.load_full().authorizer.authorize(&headers).await?;
     let expected = EntityTags::read(&headers, &IF_MATCH, false)?;
-    let change = Change { operator, action: "reload", target: "the rule file".to_owned(), client: None, reason: None };
-    // A separate thread: a client that disconnects must not interrupt a change.
-    let reloaded = spawn_blocking(move || {
-        let is_expected = || expected.as_ref().is_none_or(|expected| admin.status.matches(expected));
-        let reloaded = admin.reload.0.get()?(&is_expected);
-        if !matches!(reloaded, Err(ReloadFailure::Precondition)) {
-            admin.audit.record(change, reloaded.as_ref().map(|_| ()).map_err(|_| REJECTED));
+    let is_expected = move |admin: &Admin| expected.as_ref().is_none_or(|expected| admin.status.matches(expected));
+    let report = admin.reload_rules((operator, None), is_expected).await?;
+    Ok(Json(report).into_response())
+}
+
+impl Admin {
+    /// Reloads the rule file if the condition holds. `by` is the operator, and the name of this gateway if the reload is a
+    /// command for all gateways. Returns the report.
+    pub(super) async fn reload_rules(
+        &self,
+        by: (String, Option<GatewayName>),
+        condition: impl Fn(&Self) -> bool + Send + 'static,
+    ) -> Result<Value, Problem> {
+        let (admin, (operator, place)) = (self.clone(), by);
+        let target = at_gateway("the rule file".to_owned(), place.as_ref());
+        let change = Change { operator, action: "reload", target, client: None, reason: None };
+        // A separate thread: a client that disconnects must not interrupt a change.
+        let reloaded = spawn_blocking(move || {
+            let reloaded = admin.reload.0.get()?(&|| condition(&admin));
+            if !matches!(reloaded, Err(ReloadFailure::Precondition)) {
+                admin.audit.record(change, reloaded.as_ref().map(|_| ()).map_err(|_| REJECTED));
+            }
+            Some(reloaded)
+        });
+        match reloaded.await {
+            Ok(Some(Ok(report))) => Ok(report),
+            Ok(Some(Err(ReloadFailure::Invalid(errors)))) => {
+                Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, REJECTED).with("errors", json!(errors)))
+            }
+            Ok(Some(Err(ReloadFailure::Precondition))) => Err(Problem::new(StatusCode::PRECONDITION_FAILED, CHANGED)),
+            Ok(None) => Err(Problem::new(StatusCode::CONFLICT, "the gateway has no rule file")),
+            Err(_) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the reload panicked")),
         }
-        Some(reloaded)
-    });
-    match reloaded.await {
-        Ok(Some(Ok(report))) => Ok(Json(report).into_response()),
-        Ok(Some(Err(ReloadFailure::Invalid(errors)))) => {
-            Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, REJECTED).with("errors", json!(errors)))
-        }
-        Ok(Some(Err(ReloadFailure::Precondition))) => Err(Problem::new(StatusCode::PRECONDITION_FAILED, CHANGED)),
-        Ok(None) => Err(Problem::new(StatusCode::CONFLICT, "the gateway has no rule file")),
-        Err(_) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the reload panicked")),
     }
 }
 

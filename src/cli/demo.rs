@@ -28,6 +28,7 @@ pub(super) fn demo(args: &CommonArgs) -> u8 {
                 no_watch: true,
                 handover: None,
                 state: None,
+                name: None,
                 strict: false,
             };
             let hangup = OnHangUp { logs: &logs, rules: None };

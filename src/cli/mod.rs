@@ -26,6 +26,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use self::logging::{LogFilter, LogFormat};
+use crate::admin::GatewayName;
 use tidegate_config::RuleFile;
 
 /// An HTTP reverse-proxy gateway with exact distributed rate limiting.
@@ -61,6 +62,8 @@ enum Command {
     Suggest(suggest::SuggestArgs),
     /// Show whether a running gateway is ready, its store, and what is wrong; exits with 1 if something is
     Status(operate::StatusArgs),
+    /// List all gateways that share the store, with version, rule hash and health; exits with 1 if they differ
+    Fleet(operate::FleetArgs),
     /// List the targets of the upstreams of a running gateway
     Upstreams(operate::UpstreamsArgs),
     /// List the limits of a running gateway
@@ -112,6 +115,9 @@ struct RunArgs {
     /// with an invalid rule file
     #[arg(long, value_name = "FILE", env = "TIDEGATE_STATE")]
     state: Option<PathBuf>,
+    /// Name of this gateway in `tidegate fleet`; the host name by default
+    #[arg(long, value_name = "NAME", env = "TIDEGATE_NAME")]
+    name: Option<GatewayName>,
     /// Exit if the rule file is invalid, instead of using the rules that `--state` has stored
     #[arg(long, env = "TIDEGATE_STRICT", value_parser = clap::builder::FalseyValueParser::new())]
     strict: bool,
@@ -165,6 +171,7 @@ pub fn main() -> ExitCode {
         Some(Command::Record(args)) => with_output(|out, errors| operate::record(&args, out, errors)),
         Some(Command::Suggest(args)) => with_output(|out, errors| suggest::suggest_rate(&args, out, errors)),
         Some(Command::Status(args)) => with_output(|out, errors| operate::status(&args, out, errors)),
+        Some(Command::Fleet(args)) => with_output(|out, errors| operate::fleet(&args, out, errors)),
         Some(Command::Upstreams(args)) => with_output(|out, errors| operate::upstreams(&args, out, errors)),
         Some(Command::Drain(args)) => with_output(|out, errors| operate::drain(&args, out, errors)),
         Some(Command::Limits(args)) => with_output(|out, errors| operate::limits(&args, out, errors)),

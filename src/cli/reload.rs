@@ -3,13 +3,16 @@
 use std::io::{self, Write};
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::operate::{ApiArgs, ApiError, write_config_errors};
+use super::operate::{ApiArgs, ApiError, send_to_all, write_config_errors};
 
 /// Arguments of `tidegate reload`.
 #[derive(Debug, Args)]
 pub(super) struct ReloadArgs {
+    /// Reload all gateways that share the store; needs a token of each
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     api: ApiArgs,
 }
@@ -20,6 +23,9 @@ pub(super) struct ReloadArgs {
 /// # Errors
 /// `out` or `errors` cannot be written to.
 pub(super) fn reload(args: &ReloadArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
+    if args.all {
+        return send_to_all(&args.api, &json!({ "action": "reload" }), out, errors);
+    }
     match args.api.send("POST", "/api/v1/reload") {
         Ok(report) => {
             match args.api.json {

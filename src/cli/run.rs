@@ -147,6 +147,7 @@ fn start(
         return Ok(log_early_end());
     }
     gateway.use_state_file(args.state.as_deref().map(StateFile::read));
+    args.name.iter().for_each(|name| gateway.set_name(name.clone()));
     let taken = runtime.block_on(session.take_over(&gateway));
     taken.map_err(|error| handover_failure(args.handover.as_deref(), &error))?;
     let reloader = prepare_reloads(&gateway);

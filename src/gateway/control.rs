@@ -90,6 +90,7 @@ impl ControlThread {
             tokio::spawn(follow_resets(layer.clone()));
             tokio::spawn(run_maintenance(layer));
             tokio::spawn(share_with_gateways(admin.clone()));
+            tokio::spawn(admin.clone().run_fleet());
             tokio::spawn(watch_files(commands, admin.clone()));
             if listener.is_some() {
                 tokio::spawn(admin.clone().run_history());

@@ -169,6 +169,13 @@ impl Gateway {
         Some(reloader)
     }
 
+    /// Sets the name that this gateway announces to the others. By default it is the host name.
+    pub(crate) fn set_name(&self, name: admin::GatewayName) {
+        if let Some(running) = self.reloader.0.lock().as_ref() {
+            running.admin.set_name(name);
+        }
+    }
+
     /// Allows reloads to change the destination of the access log.
     pub(crate) fn set_access_log_switch(&self, switch: Option<AccessLogSwitch>) {
         if let Some(running) = self.reloader.0.lock().as_mut() {

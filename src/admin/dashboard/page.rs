@@ -18,7 +18,7 @@ const STYLE: &str =
     concat!(include_str!("../../../dashboard/colors.css"), include_str!("../../../dashboard/dashboard.css"));
 
 /// The files by name, with their types.
-const FILES: [(&str, &str, &str); 10] = [
+const FILES: [(&str, &str, &str); 11] = [
     ("dashboard.css", "text/css; charset=utf-8", STYLE),
     ("main.js", SCRIPT, include_str!("../../../dashboard/main.js")),
     ("data.js", SCRIPT, include_str!("../../../dashboard/data.js")),
@@ -28,6 +28,7 @@ const FILES: [(&str, &str, &str); 10] = [
     ("client.js", SCRIPT, include_str!("../../../dashboard/client.js")),
     ("changes.js", SCRIPT, include_str!("../../../dashboard/changes.js")),
     ("explain.js", SCRIPT, include_str!("../../../dashboard/explain.js")),
+    ("fleet.js", SCRIPT, include_str!("../../../dashboard/fleet.js")),
     ("problems.js", SCRIPT, include_str!("../../../dashboard/problems.js")),
 ];
 

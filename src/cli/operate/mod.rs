@@ -1,10 +1,11 @@
-//! Commands for operators of a running gateway: `status`, `upstreams`, `drain`, `limits`, `client`, `top`, `reset`, and
+//! Commands for operators of a running gateway: `status`, `fleet`, `upstreams`, `drain`, `limits`, `client`, `top`, `reset`, and
 //! in `overrides` those that change limits for one client. They use its admin API.
 
 mod address;
 mod api;
 mod client;
 mod confirm;
+mod fleet;
 mod limits;
 mod overrides;
 mod record;
@@ -24,6 +25,7 @@ use serde_json::Value;
 pub(super) use self::api::{ApiArgs, ApiError};
 pub(super) use self::client::{ClientArgs, client};
 use self::confirm::is_confirmed;
+pub(super) use self::fleet::{FleetArgs, fleet, send_to_all};
 pub(super) use self::limits::{LimitsArgs, limits};
 pub(super) use self::overrides::{AdjustArgs, BanArgs, OverrideArgs, OverridesArgs, adjust, ban, exempt, overrides};
 pub(super) use self::record::{RecordArgs, record};

@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::api::ApiArgs;
+use super::fleet::send_to_all;
 use super::request::path;
 use super::table::{columns, rows};
 use super::{answered, text};
@@ -38,6 +39,9 @@ pub(in crate::cli) struct DrainArgs {
     /// End the drain
     #[arg(long)]
     undo: bool,
+    /// Drain the target on all gateways that share the store; needs a token of each
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     api: ApiArgs,
 }
@@ -62,6 +66,9 @@ pub(in crate::cli) fn upstreams(args: &UpstreamsArgs, out: &mut impl Write, erro
 
 /// Drains a target, or ends its drain. Returns the exit code.
 pub(in crate::cli) fn drain(args: &DrainArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
+    if args.all {
+        return send_to_all(&args.api, &command(args), out, errors);
+    }
     let path = path(&["upstreams", &args.upstream, "targets", &args.target, "drain"]);
     let answer = if args.undo {
         args.api.send("DELETE", &path)
@@ -86,6 +93,16 @@ pub(in crate::cli) fn drain(args: &DrainArgs, out: &mut impl Write, errors: &mut
         out.write_all(rows(&table).as_bytes())?;
         Ok(0)
     })
+}
+
+/// Returns the command for all gateways.
+fn command(args: &DrainArgs) -> Value {
+    let DrainArgs { upstream, target, duration, reason, force, undo, .. } = args;
+    if *undo {
+        return json!({ "action": "end_drain", "upstream": upstream, "target": target });
+    }
+    let action = "drain";
+    json!({ "action": action, "upstream": upstream, "target": target, "for": duration, "reason": reason, "force": force })
 }
 
 fn row(upstream: &Value, target: &Value) -> [String; 9] {
