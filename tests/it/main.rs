@@ -35,6 +35,7 @@ mod docs_links;
 mod explain;
 mod explain_decides;
 mod fields;
+mod fleet;
 mod forward;
 mod functions;
 mod gateway;

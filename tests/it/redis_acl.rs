@@ -81,6 +81,13 @@ async fn documented_acl_suffices_for_all_algorithms() {
     assert_eq!(status, 201, "{banned}, {:?}", denied(&mut redis));
     let id = banned["id"].as_str().expect("an id");
     assert_eq!(admin.change(&format!("overrides/{id}")).await.0, 200, "{:?}", denied(&mut redis));
+    let fields = format!("Authorization: Bearer {TOKEN}\r\n");
+    let (status, fleet) = admin.api("GET", "fleet", "").await;
+    assert_eq!((status, &fleet["shared"]), (200, &true.into()), "{fleet}, {:?}", denied(&mut redis));
+    let (status, result) = admin.send("POST", "fleet/commands", &fields, r#"{ "action": "reload" }"#).await;
+    let is_own = |one: &serde_json::Value| one["detail"] == "the gateway has no rule file";
+    let gateways = result["gateways"].as_array();
+    assert!(status == 200 && gateways.is_some_and(|all| all.iter().any(is_own)), "{result}, {:?}", denied(&mut redis));
     assert_eq!(denied(&mut redis), [""; 0]);
 }
 
