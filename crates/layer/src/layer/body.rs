@@ -53,11 +53,13 @@ where
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
         let mut this = self.project();
-        if this.disconnection.as_mut().is_some_and(|disconnection| disconnection.poll(cx).is_ready()) {
+        let frame = this.body.as_mut().poll_frame(cx);
+        let waits = frame.is_pending();
+        if this.disconnection.as_mut().is_some_and(|disconnection| disconnection.poll(waits, cx).is_ready()) {
             (*this.in_flight, *this.disconnection) = (None, None);
             return Poll::Ready(Some(Err(ClientBanned.into())));
         }
-        let frame = ready!(this.body.as_mut().poll_frame(cx));
+        let frame = ready!(frame);
         if !matches!(frame, Some(Ok(_))) || this.body.is_end_stream() {
             *this.in_flight = None;
         }

@@ -1,7 +1,8 @@
 //! Ends open responses of clients that a ban disconnects.
 //!
 //! Only responses that can last watch for such bans: upgraded connections, and bodies whose length the upstream has not
-//! announced. A response that watches has one allocation more, and is woken only when a ban disconnects clients.
+//! announced. They start to watch when they first wait for the upstream, or after some frames; hashes are computed then. So
+//! short responses only remember their client.
 
 use std::fmt;
 use std::future::{Future, pending};
@@ -14,13 +15,16 @@ use http::header::CONTENT_LENGTH;
 use http::{Response, StatusCode};
 
 use super::LayerState;
-use super::active::Active;
 use super::overrides::{PreparedOverrides, concerns, hash};
 use crate::overrides::{OverrideMatches, Scope};
 use crate::ruleset::RuleSet;
+use tidegate_rules::charge::ClientId;
 use tidegate_rules::route::Route;
 use tidegate_rules::rules::Charges;
 use tidegate_store::Store;
+
+/// The most frames of a short response.
+const SHORT: u8 = 8;
 
 /// The error of a body whose client was banned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,22 +32,30 @@ use tidegate_store::Store;
 pub(super) struct ClientBanned;
 
 /// Waits until a ban disconnects the client of a response.
-pub(super) struct Disconnection(Pin<Box<dyn Future<Output = ()> + Send + Sync>>);
+pub(super) enum Disconnection {
+    /// The response has not waited, and has had this number of frames.
+    Idle {
+        state: Arc<LayerState>,
+        client: OpenClient,
+        frames: u8,
+    },
+    Watching(Pin<Box<dyn Future<Output = ()> + Send + Sync>>),
+}
 
 /// The client of an open response.
-#[derive(Debug)]
-struct OpenClient {
+#[derive(Clone, Debug)]
+pub(super) struct OpenClient {
     address: Option<IpAddr>,
     route: Arc<str>,
     limits: Vec<OpenLimit>,
 }
 
-/// A limit that counted the request, and the hash of its client.
-#[derive(Debug)]
+/// A limit that counted the request, and its client.
+#[derive(Clone, Debug)]
 struct OpenLimit {
     owner: Box<str>,
     name: Box<str>,
-    client: u128,
+    client: ClientId,
 }
 
 // === impl Disconnection ===
@@ -52,7 +64,6 @@ impl Disconnection {
     /// Watches the response to a client with this address on this route. Returns `None` if the response cannot last.
     pub(super) fn of_response<B, E>(
         state: &Arc<LayerState>,
-        active: &Active,
         (address, route): (Option<IpAddr>, Option<&Route>),
         charges: &Charges<'_>,
         response: &Result<Response<B>, E>,
@@ -60,13 +71,25 @@ impl Disconnection {
         if state.worker.is_none() || !response.as_ref().is_ok_and(can_last) {
             return None;
         }
-        let client = OpenClient::new(state.store(active), address, route?, charges);
-        Some(Box::new(Self(Box::pin(until_disconnected(Arc::clone(state), client)))))
+        let client = OpenClient::new(address, route?, charges);
+        Some(Box::new(Self::Idle { state: Arc::clone(state), client, frames: 0 }))
     }
 
-    /// Returns whether the client is disconnected. Otherwise, the task is woken when it is.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.0.as_mut().poll(cx)
+    /// Returns whether the client is disconnected. If the response `waits`, the task is woken when the client is.
+    pub(super) fn poll(&mut self, waits: bool, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Idle { frames, .. } if !waits && *frames < SHORT => {
+                *frames += 1;
+                Poll::Pending
+            }
+            Self::Idle { state, client, .. } => {
+                let mut watching = Box::pin(until_disconnected(Arc::clone(state), client.clone()));
+                let disconnected = watching.as_mut().poll(cx);
+                *self = Self::Watching(watching);
+                disconnected
+            }
+            Self::Watching(watching) => watching.as_mut().poll(cx),
+        }
     }
 }
 
@@ -101,9 +124,9 @@ async fn until_disconnected(state: Arc<LayerState>, client: OpenClient) {
 // === impl OpenClient ===
 
 impl OpenClient {
-    fn new(store: &Store, address: Option<IpAddr>, route: &Route, charges: &Charges<'_>) -> Self {
+    fn new(address: Option<IpAddr>, route: &Route, charges: &Charges<'_>) -> Self {
         let limits = charges.iter().filter_map(|entry| {
-            let client = hash(store, entry.charge.client.as_ref())?;
+            let client = entry.charge.client.clone()?;
             Some(OpenLimit { owner: entry.limit.owner(&route.name).into(), name: (*entry.limit.name).into(), client })
         });
         Self { address, route: Arc::clone(&route.name), limits: limits.collect() }
@@ -128,7 +151,9 @@ impl PreparedOverrides {
             self.index.find_address(address, in_scope, now, &mut found);
         }
         for OpenLimit { owner, name, client } in &client.limits {
-            self.index.find_client(*client, owner, name, now, &mut found);
+            if let Some(hash) = hash(store, Some(client)) {
+                self.index.find_client(hash, owner, name, now, &mut found);
+            }
         }
         found.disconnects()
     }

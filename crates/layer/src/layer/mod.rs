@@ -388,7 +388,7 @@ where
             let serve = async {
                 let mut response = response.await;
                 let client = (guard.record.client, guard.record.route());
-                let disconnection = Disconnection::of_response(&state, &active, client, &charges, &response);
+                let disconnection = Disconnection::of_response(&state, client, &charges, &response);
                 if guard.is_charged_by_response(&response) {
                     response = Box::pin(guard.charge_by_response(charges, response)).await; // boxed, as it is rare and large
                 }
