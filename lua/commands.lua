@@ -22,7 +22,8 @@ function operations.put(command, ends_at, max)
 end
 
 function operations.read(max)
-  return { now, redis.call('ZRANGEBYSCORE', key, '(' .. now, '+inf', 'LIMIT', 0, max) }
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
+  return { now, redis.call('ZRANGEBYSCORE', key, '-inf', '+inf', 'LIMIT', 0, max) }
 end
 
 function operations.report(gateway, text, ttl, max)

@@ -22,8 +22,8 @@ local function remove_old()
   for _, gateway in ipairs(redis.call('ZRANGEBYSCORE', seen, '-inf', text_of(now - lasts))) do
     redis.call('HDEL', texts, gateway)
     redis.call('HDEL', hashes, gateway)
-    redis.call('ZREM', seen, gateway)
   end
+  redis.call('ZREMRANGEBYSCORE', seen, '-inf', text_of(now - lasts))
   -- The clock went back: announcements from the future were made just now.
   for _, ahead in ipairs(redis.call('ZRANGEBYSCORE', seen, '(' .. text_of(now), '+inf')) do
     redis.call('ZADD', seen, text_of(now), ahead)

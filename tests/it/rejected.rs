@@ -130,7 +130,7 @@ async fn rejections_of_two_gateways_are_merged() {
     let limit = list(&other, "limits/rest/own/rejected?all=1&minutes=1").await;
     assert_eq!(counts(&limit), [(a, 0), (b, 0)]);
     let mut connection = redis.connection();
-    let keys: Vec<String> = redis::cmd("KEYS").arg("*@operators*").query(&mut connection).expect("keys");
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*@operators}:rejected*").query(&mut connection).expect("keys");
     assert_eq!(keys.len(), 2, "{keys:?}");
     for key in keys {
         let ttl: i64 = redis::cmd("TTL").arg(&key).query(&mut connection).expect("a time");

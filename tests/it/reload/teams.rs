@@ -161,10 +161,11 @@ async fn team_that_covers_the_routes_of_another_team_is_invalid() {
     watched.write_team("a", &team("**", &rate(2)));
     watched.write_team("b", &team("b", &rate(3)));
     watched.program.signal("CONT");
-    let config = watched.until_routes(json!([["first", 9], ["a.all", 1], ["b.all", 3]])).await;
+    watched.until_routes(json!([["first", 9], ["a.all", 1], ["b.all", 3]])).await;
+    // Errors are published after the routes.
+    let config = watched.until("an error", |config| config["errors"][0]["team"] == "a").await;
     assert_eq!(versions(&config), json!([["a", "last_valid"], ["b", "current"]]));
     let error = &config["errors"][0];
-    assert_eq!(error["team"], "a", "{error}");
     assert!(error["message"].as_str().expect("a message").contains("route `b.all` is unreachable"), "{error}");
 }
 

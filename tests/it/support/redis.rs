@@ -178,8 +178,8 @@ impl RedisServer {
         ReplayStore::open(&StoreSettings::Redis(settings)).expect("a store")
     }
 
-    /// Returns the number of script calls that have decided requests. Each announcement of a gateway is a script call
-    /// with one `ZREMRANGEBYSCORE`; such calls do not count, nor do failed ones, by which a connection detects the
+    /// Returns the number of script calls that have decided requests. Each announcement of a gateway, and each reading of
+    /// commands for all gateways, is a script call with one `ZREMRANGEBYSCORE`; such calls do not count, nor do failed ones, by which a connection detects the
     /// features of the server. Routes with `concurrency` also use that command.
     pub fn decision_calls(&self) -> u64 {
         let stats: String = cmd("INFO").arg("commandstats").query(&mut self.connection()).expect("statistics");
