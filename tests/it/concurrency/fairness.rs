@@ -8,32 +8,42 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
 use crate::support::redis::RedisServer;
-use crate::support::wire::soon;
+use crate::support::wire::{soon, until};
 
 use super::{Service, script_calls};
 
 const KEYS: &str = "concurrency: { max: 4, queue: 300, max_wait: 1m }";
 
-/// Sends requests of several clients, one after the other each, for some seconds. Returns how many were admitted.
-async fn send(service: Arc<Service>, clients: usize, for_: Duration, in_flight: Arc<AtomicUsize>) -> usize {
-    let until = Instant::now() + for_;
+/// The requests of two gateways.
+#[derive(Default)]
+struct Requests {
+    in_flight: AtomicUsize,
+    /// The admitted requests of each gateway.
+    admitted: [AtomicUsize; 2],
+    /// The admitted requests of the first gateway before the second admitted one.
+    before: AtomicUsize,
+}
+
+/// Sends requests of several clients to a gateway, one after the other each, until 600 were admitted.
+async fn send(service: Arc<Service>, clients: usize, gateway: usize, requests: Arc<Requests>) {
     let client = |_| {
-        let (service, in_flight) = (Arc::clone(&service), Arc::clone(&in_flight));
+        let (service, requests) = (Arc::clone(&service), Arc::clone(&requests));
         async move {
-            let mut admitted = 0;
-            while Instant::now() < until {
+            let Requests { in_flight, admitted, before } = &*requests;
+            while admitted.iter().map(|count| count.load(Ordering::SeqCst)).sum::<usize>() < 600 {
                 let response = service.ask("a").await;
                 assert_eq!(response.status(), 200);
                 assert!(in_flight.fetch_add(1, Ordering::SeqCst) < 4, "more requests in flight than `max`");
+                if admitted[gateway].fetch_add(1, Ordering::SeqCst) == 0 && gateway == 1 {
+                    before.store(admitted[0].load(Ordering::SeqCst), Ordering::SeqCst);
+                }
                 sleep(Duration::from_millis(4)).await;
                 in_flight.fetch_sub(1, Ordering::SeqCst);
                 drop(response);
-                admitted += 1;
             }
-            admitted
         }
     };
-    join_all((0..clients).map(client)).await.into_iter().sum()
+    join_all((0..clients).map(client)).await;
 }
 
 /// Regression test: the waiting requests of the gateway that released a slot always took it.
@@ -42,11 +52,14 @@ async fn waiting_requests_of_two_gateways_share_released_slots() {
     let Some(redis) = RedisServer::start() else { return };
     let one = Arc::new(Service::start(Some(redis.url()), KEYS));
     let other = Arc::new(one.start_again(Some(redis.url()), KEYS));
-    let (in_flight, for_) = (Arc::<AtomicUsize>::default(), Duration::from_secs(3));
-    let first = tokio::spawn(send(one, 12, for_, Arc::clone(&in_flight)));
-    sleep(Duration::from_millis(200)).await; // the first gateway has all slots
-    let second = tokio::spawn(send(other, 12, for_, in_flight));
-    let (first, second) = (first.await.expect("responses"), second.await.expect("responses"));
+    let requests = Arc::<Requests>::default();
+    let count = |gateway: usize| requests.admitted[gateway].load(Ordering::SeqCst);
+    let first = tokio::spawn(send(one, 12, 0, Arc::clone(&requests)));
+    until(|| count(0) > 20).await; // the first gateway has all slots
+    let second = tokio::spawn(send(other, 12, 1, Arc::clone(&requests)));
+    first.await.expect("responses");
+    second.await.expect("responses");
+    let (first, second) = (count(0) - requests.before.load(Ordering::SeqCst), count(1));
     assert!(first > 0 && second * 2 > first && first * 2 > second, "{first} and {second}");
 }
 
