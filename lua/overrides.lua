@@ -13,8 +13,8 @@
 --       restored removals; read: now (ms), the version, or an empty text, ids and texts in turn, ids and records in turn
 --
 -- Invariant: the first sorted set and the texts have the same ids, the second sorted set has the other ids of the records. A
--- revision only grows, and is kept while an earlier revision of its override could be in force. A write also removes the
--- overrides that have ended.
+-- revision only grows, and is kept while an earlier revision of its override could be in force. A write also removes some
+-- of the overrides that have ended, so that no call is long.
 
 local texts, ends, removed, records, version = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local time = redis.call('TIME')
@@ -49,12 +49,23 @@ local function forget(id)
   redis.call('ZREM', removed, id)
 end
 
+-- Returns the text of an override that has not ended, or false.
+local function live_text(id)
+  local ends_at = tonumber(redis.call('ZSCORE', ends, id) or 0)
+  return ends_at > now and redis.call('HGET', texts, id)
+end
+
+local function count_live() return redis.call('ZCOUNT', ends, '(' .. text_of(now), '+inf') end
+
 local function forget_ended()
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', ends, '-inf', text_of(now))) do
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', ends, '-inf', text_of(now), 'LIMIT', 0, 500)) do
     local revision, ends_at, remembered = record_of(id)
     if remembered > now then write(id, nil, revision, ends_at, remembered) else forget(id) end
   end
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', removed, '-inf', text_of(now))) do forget(id) end
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', removed, '-inf', text_of(now), 'LIMIT', 0, 500)) do
+    -- Earlier versions of this script put overrides without a record.
+    if redis.call('HEXISTS', texts, id) == 1 then redis.call('ZREM', removed, id) else forget(id) end
+  end
 end
 
 -- Forgets the records that end first, if there are too many.
@@ -68,9 +79,9 @@ local operations = {}
 
 function operations.put(id, text, ends_at, new_version, max, replaces)
   forget_ended()
-  local exists = redis.call('HGET', texts, id)
+  local exists = live_text(id)
   if exists and replaces ~= '1' then return 'exists' end
-  if not exists and redis.call('HLEN', texts) >= tonumber(max) then return 'full' end
+  if not exists and count_live() >= tonumber(max) then return 'full' end
   local revision, _, remembered = record_of(id)
   ends_at = tonumber(ends_at)
   write(id, text, math.max(now, revision + 1), ends_at, math.max(remembered, ends_at))
@@ -80,7 +91,7 @@ end
 
 function operations.remove(id, new_version, max)
   forget_ended()
-  local text = redis.call('HGET', texts, id)
+  local text = live_text(id)
   if text then
     local revision, ends_at, remembered = record_of(id)
     write(id, nil, math.max(now, revision + 1), ends_at, remembered)
@@ -97,7 +108,7 @@ function operations.restore(new_version, max, ...)
     local id, text = entries[i], entries[i + 4]
     local revision, ends_at, remembered = tonumber(entries[i + 1]), tonumber(entries[i + 2]), tonumber(entries[i + 3])
     local is_live = text ~= '' and ends_at > now
-    local has_room = not is_live or redis.call('HGET', texts, id) or redis.call('HLEN', texts) < tonumber(max)
+    local has_room = not is_live or live_text(id) or count_live() < tonumber(max)
     local own, _, own_remembered = record_of(id)
     if remembered > now and revision > own and has_room then
       write(id, is_live and text or nil, revision, ends_at, math.max(remembered, own_remembered))

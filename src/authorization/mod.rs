@@ -73,8 +73,10 @@ async fn send(
         Ok(Ok(response)) => Ok(response.into_response(request)),
         Ok(Err(error)) => Err(failure(error.error)),
         Err(_) => {
-            upstream.record_timeout();
-            Err(ServiceFailure::TimedOut)
+            if !question.ends_with_request {
+                upstream.record_timeout();
+            }
+            Err(question.timed_out())
         }
     }
 }

@@ -68,15 +68,11 @@ fn target(facts: &Facts<'_>) -> Option<HeaderValue> {
     HeaderValue::from_str(&text).ok()
 }
 
-/// Returns the host with its port, as a trusted proxy reports it, or as the client has sent it.
+/// Returns the host by which the route was found, with its port. `X-Forwarded-Host` does not count: a proxy may forward the
+/// field of a client.
 fn sent_host(question: &Question<'_>) -> Option<Option<HeaderValue>> {
-    let facts = question.facts;
-    let mut reported = facts.headers.get_all(X_FORWARDED_HOST).iter().filter(|_| facts.peer_is_trusted);
-    if let (Some(host), None) = (reported.next(), reported.next()) {
-        return Some(Some(host.clone()));
-    }
     match question.target.and_then(Uri::authority) {
         Some(authority) => Some(HeaderValue::from_str(authority.as_str()).ok()),
-        None => facts.headers.get(HOST).cloned().map(Some),
+        None => question.facts.headers.get(HOST).cloned().map(Some),
     }
 }

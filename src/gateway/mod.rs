@@ -239,7 +239,7 @@ impl Gateway {
         self.drain.start(limit);
         let ended = self.workers.into_iter().map(joined).collect::<io::Result<Vec<()>>>();
         self.traces.flush();
-        saved.iter().for_each(|saved| saved.write(&self.operators));
+        saved.iter().for_each(|saved| _ = saved.write(&self.operators));
         self.control.end()?;
         ended.map(|_| ())
     }

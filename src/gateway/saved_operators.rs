@@ -20,6 +20,9 @@ const VERSION: u32 = 1;
 /// The time between two checks for changes. Each write replaces the whole file.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// The time until the next attempt after a failure.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(30);
+
 /// The path of the file.
 #[derive(Clone, Debug)]
 pub(super) struct SavedOperators(PathBuf);
@@ -66,22 +69,27 @@ impl SavedOperators {
             let version = operators.version();
             if written.as_ref() != Some(&version) {
                 let (file, operators) = (self.clone(), operators.clone());
-                _ = spawn_blocking(move || file.write(&operators)).await;
-                written = Some(version);
+                let is_written = spawn_blocking(move || file.write(&operators)).await.unwrap_or(false);
+                written = is_written.then_some(version);
+                if !is_written {
+                    tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
+                }
             }
         }
     }
 
-    /// Replaces the file. Logs a failure. Creates no file without data.
-    pub(super) fn write(&self, operators: &Operators) {
+    /// Replaces the file. Logs a failure. Creates no file without data. Returns `false` after a failure.
+    pub(super) fn write(&self, operators: &Operators) -> bool {
         let content = Content { version: VERSION, data: operators.data() };
         if content.data == OperatorData::default() && !self.0.exists() {
-            return;
+            return true;
         }
         let written = serde_json::to_string(&content).map_err(io::Error::from);
         if let Err(error) = written.and_then(|json| checked_file::replace(&self.0, &json)) {
             tracing::warn!(path = %self.0.display(), %error, "cannot save the overrides for the next start");
+            return false;
         }
+        true
     }
 }
 

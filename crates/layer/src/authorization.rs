@@ -38,6 +38,8 @@ pub struct Question<'q> {
     pub client: Option<IpNet>,
     /// The latest time of the answer.
     pub deadline: Instant,
+    /// Whether the deadline is the end of the request's own time, before the timeout of the service.
+    pub ends_with_request: bool,
 }
 
 /// Header fields that the upstream receives instead of the client's.
@@ -70,10 +72,19 @@ pub enum ServiceFailure {
     Busy,
     /// The response did not arrive in time.
     TimedOut,
+    /// The time of the request ended first, which a gRPC client chooses.
+    RequestTimedOut,
     /// The response is a server error (5xx), or broken.
     Broken,
     /// The response is neither a permission nor a denial.
     Unexpected,
+}
+
+impl Question<'_> {
+    /// Returns the failure of a question that has no answer at its deadline.
+    pub fn timed_out(&self) -> ServiceFailure {
+        if self.ends_with_request { ServiceFailure::RequestTimedOut } else { ServiceFailure::TimedOut }
+    }
 }
 
 impl ServiceFailure {
@@ -82,17 +93,18 @@ impl ServiceFailure {
         match self {
             Self::Unreachable => "service_unreachable",
             Self::BusyClient | Self::Busy => "service_busy",
-            Self::TimedOut => "service_timeout",
+            Self::TimedOut | Self::RequestTimedOut => "service_timeout",
             Self::Broken => "service_error",
             Self::Unexpected => "service_response",
         }
     }
 
-    /// Returns the verdict. A request never passes because many requests wait: a client could cause that.
+    /// Returns the verdict. A request never passes because many requests wait, or because its own time is short: a client
+    /// could cause that.
     pub fn verdict(self) -> ServiceVerdict {
         match self {
             Self::Unreachable | Self::TimedOut | Self::Broken => ServiceVerdict::Unavailable,
-            Self::BusyClient | Self::Busy | Self::Unexpected => ServiceVerdict::Undecided,
+            Self::BusyClient | Self::Busy | Self::RequestTimedOut | Self::Unexpected => ServiceVerdict::Undecided,
         }
     }
 

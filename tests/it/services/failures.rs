@@ -65,3 +65,15 @@ async fn timeout_of_the_route_ends_the_question() {
     let asked = Asked::start("timeout: 60s", "timeout: 100ms").await;
     assert_eq!(outcome(&asked.get("silent").await), (503, "service_timeout".to_owned()));
 }
+
+/// Regression test: with `allow`, a gRPC client with a short timeout got the response without a permission.
+#[tokio::test]
+async fn short_timeout_of_a_client_admits_no_request() {
+    let asked = Asked::start("timeout: 60s, on_failure: allow", "").await;
+    let rules = rules(&asked.upstream, &requirement(&asked.service, "timeout: 60s, on_failure: allow"), "");
+    asked.gateway.reload(&rules.replace("upstream: api", "respond: { status: 200 }"));
+    let call = "POST /a.B/C HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\ngrpc-timeout: 1m\r\n\
+                Cookie: silent\r\nContent-Length: 0\r\n\r\n";
+    let response = asked.gateway.client().await.ask(call).await;
+    assert_eq!(response.field("grpc-status").as_deref(), Some("14"), "{response:?}");
+}

@@ -69,6 +69,23 @@ async fn authorization_for_a_proxy_asks_the_service() {
     assert!(login.field("location").is_some() && asked.upstream.requests().is_empty());
 }
 
+/// Regression test: the service was asked about a host that the client chose, and not about the host of the route.
+#[tokio::test]
+async fn forwarded_host_of_a_client_is_not_asked_about() {
+    let asked = Asked::start("", "").await;
+    let ask = "  - { name: ask, match: { path: /_ask }, authorize: {} }\n";
+    let rules = rules(&asked.upstream, &requirement(&asked.service, ""), "");
+    let rules = rules.replace("routes: [{", &format!("routes:\n{ask}  - {{")).replace("}]\n", "}\n");
+    asked.gateway.reload(&format!("clients: {{ trusted_proxies: [127.0.0.1] }}\n{rules}"));
+    let sent = "X-Forwarded-Host: public.example\r\nCookie: ann\r\n";
+    for (path, fields) in [("/_ask", "X-Original-Method: GET\r\nX-Original-URI: /a\r\n"), ("/a", "")] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: admin.example\r\n{fields}{sent}\r\n");
+        assert_eq!(asked.gateway.client().await.ask(request).await.status(), 200, "{path}");
+        let question = asked.service.last_request();
+        assert_eq!(question.field("x-forwarded-host").as_deref(), Some("admin.example"), "{path}");
+    }
+}
+
 #[tokio::test]
 async fn own_response_of_a_route_needs_a_permission() {
     let asked = Asked::start("", "").await;

@@ -77,13 +77,15 @@ impl LayerState {
             return Err(charged(LocalResponse::Malformed));
         }
         let end = Instant::now() + check.timeout;
+        let end_of_request = record.deadline(found, facts).filter(|deadline| *deadline < end);
         let question = Question {
             check,
             facts,
             target: evaluation.target,
             address: rules.client_address(facts),
             client: rules.client_network(facts),
-            deadline: record.deadline(found, facts).map_or(end, |deadline| deadline.min(end)),
+            deadline: end_of_request.unwrap_or(end),
+            ends_with_request: end_of_request.is_some(),
         };
         let answer = service.ask(question).await;
         let (verdict, denial) = record.record_answer(found, answer);

@@ -110,5 +110,5 @@ impl LocalOverrides {
 }
 
 fn next_revision(before: Option<&StoredOverride>, now: Timestamp) -> u64 {
-    before.map_or(0, |before| before.revision + 1).max(now.as_millis())
+    before.map_or(0, |before| before.revision.saturating_add(1)).max(now.as_millis())
 }
