@@ -26,7 +26,7 @@ routes:
     match: {{ path: '/api/**', methods: [GET, PUT] }}
     upstream: api
     quota: /quota
-    cors: {{ origins: ['{PAGE}', 'https://*.example.org'], credentials: true }}
+    cors: {{ origins: ['{PAGE}', 'https://*.example.org', 'http://localhost:*'], credentials: true }}
     headers: [ietf, legacy]
     limits:
       - {{ name: per-ip, mode: PER_CLIENT, client: ip, rate: 2, interval: 1h }}
@@ -153,4 +153,25 @@ async fn all_responses_of_the_route_have_the_fields() {
     }
     let response = send(&gateway, "GET", "/gone", "").await;
     assert_eq!((response.status(), cors_fields(&response)), (502, ["*", "", "", "", "", ""].map(str::to_owned)));
+}
+
+#[tokio::test]
+async fn port_wildcard_allows_any_port_of_its_host() {
+    let origin = Origin::with_response("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+    let gateway = TestGateway::start(&rules(&format!("http://{}", origin.address)));
+    for page in ["http://localhost", "http://localhost:3000", "http://localhost:5173"] {
+        let response = preflight(&gateway, "/api/a", page, "GET").await;
+        assert_eq!((response.status(), cors_fields(&response)[0].as_str()), (204, page));
+    }
+    for page in [
+        "https://localhost:3000",
+        "http://localhost.evil.com:80",
+        "http://localhost:80@evil",
+        "http://localhost:80@evil:80",
+        "http://localhost:",
+        "http://app.localhost:80",
+    ] {
+        let response = preflight(&gateway, "/api/a", page, "GET").await;
+        assert_eq!((response.status(), cors_fields(&response)[0].as_str()), (403, ""), "{page}");
+    }
 }

@@ -9,7 +9,8 @@ use crate::values::units::Millis;
 shape! {
     /// The pages of other origins that may use the route in browsers ([http.md](http.md#cors)).
     CORS: Cors = "`cors`" {
-        /// The origins of these pages: `https://app.example.com`, `https://*.example.com` for all hosts below it, or `*`.
+        /// The origins of these pages: `https://app.example.com`, `https://*.example.com` for all hosts below it, or `*`. At the
+        /// end of an origin, `:*` matches any port, the usual one included: `http://localhost:*`.
         origins: Vec<Located<String>> = List(&Text), Required("origins: [https://app.example.com]");
         /// The methods that a preflight allows. By default, the method that it asks for.
         methods: Vec<Located<String>> = List(&Text), Optional;

@@ -8,6 +8,8 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
+use super::origin::OriginPattern;
+
 /// The fields of the CORS protocol in responses. The gateway replaces these fields of an upstream.
 const RESPONSE_FIELDS: [HeaderName; 7] = [
     ACCESS_CONTROL_ALLOW_CREDENTIALS,
@@ -38,22 +40,6 @@ pub struct Cors {
     pub credentials: bool,
     /// For how many seconds a browser may use the response to a preflight.
     pub max_age: Option<u64>,
-}
-
-/// The origins that an entry of `origins` matches.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OriginPattern {
-    /// All origins: `*`.
-    Any,
-    /// One origin, as browsers send it.
-    Exact(String),
-    /// The origins of all hosts below a domain.
-    Below {
-        /// The scheme: `https://`.
-        scheme: String,
-        /// The domain and the port: `.example.com:8443`.
-        domain: String,
-    },
 }
 
 /// The CORS fields of a request.
@@ -165,78 +151,6 @@ impl CorsRequest {
     }
 }
 
-// === impl OriginPattern ===
-
-impl OriginPattern {
-    /// Parses an entry of `origins`. Browsers send an origin in lower case, without a path and without the usual port.
-    /// Returns `None` for a text that no browser sends.
-    pub fn parse(text: &str) -> Option<Self> {
-        if text == "*" {
-            return Some(Self::Any);
-        }
-        let (scheme, authority) = text.split_once("://")?;
-        let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) if !authority.ends_with(']') => (host, Some(port)),
-            _ => (authority, None),
-        };
-        let is_scheme_byte = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"+-.".contains(&byte);
-        let usual_port = match scheme {
-            "http" => "80",
-            "https" => "443",
-            _ => "",
-        };
-        let is_port =
-            |port: &str| port != usual_port && port.parse::<u16>().is_ok_and(|number| number.to_string() == port);
-        if !scheme.bytes().all(is_scheme_byte) || !port.is_none_or(is_port) {
-            return None;
-        }
-        match host.strip_prefix('*') {
-            Some(domain) if domain.len() > 1 && domain.starts_with('.') && is_host(domain) => {
-                let port = port.map(|port| format!(":{port}")).unwrap_or_default();
-                Some(Self::Below { scheme: format!("{scheme}://"), domain: format!("{domain}{port}") })
-            }
-            Some(_) => None,
-            None => (is_host(host) || is_ipv6(host)).then(|| Self::Exact(text.to_owned())),
-        }
-    }
-
-    /// Returns `true` if this entry matches the value of `Origin`.
-    fn matches(&self, origin: &HeaderValue) -> bool {
-        let origin = origin.as_bytes();
-        match self {
-            Self::Any => true,
-            Self::Exact(text) => origin == text.as_bytes(),
-            Self::Below { scheme, domain } => {
-                let host = origin.strip_prefix(scheme.as_bytes()).and_then(|rest| rest.strip_suffix(domain.as_bytes()));
-                host.is_some_and(|host| !host.is_empty() && host.iter().copied().all(is_host_byte))
-            }
-        }
-    }
-}
-
-impl std::fmt::Display for OriginPattern {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Any => f.write_str("*"),
-            Self::Exact(text) => f.write_str(text),
-            Self::Below { scheme, domain } => write!(f, "{scheme}*{domain}"),
-        }
-    }
-}
-
-fn is_host_byte(byte: u8) -> bool {
-    byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._".contains(&byte)
-}
-
-fn is_host(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(is_host_byte)
-}
-
-fn is_ipv6(text: &str) -> bool {
-    let address = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    address.is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,56 +169,6 @@ mod tests {
     fn request(method: &Method, fields: &[(HeaderName, &'static str)]) -> CorsRequest {
         let fields = fields.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
         CorsRequest::new(method, &fields)
-    }
-
-    #[test]
-    fn only_texts_that_browsers_send_are_origins() {
-        for text in ["*", "https://a.b", "http://localhost:3000", "http://[::1]:8080", "https://*.a.b", "app://*.x:1"] {
-            assert_eq!(OriginPattern::parse(text).map(|pattern| pattern.to_string()).as_deref(), Some(text));
-        }
-        let wrong = [
-            "",
-            "null",
-            "a.b",
-            "https://",
-            "https://A.b",
-            "https://a.b/",
-            "https://a.b:443",
-            "http://a.b:80",
-            "https://*",
-            "https://*.",
-            "https://*a.b",
-            "https://a.*",
-            "https://a@b",
-            "https://a.b:080",
-            "https://a.b:",
-            "h ttp://a",
-        ];
-        for text in wrong {
-            assert_eq!(OriginPattern::parse(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn wildcard_matches_hosts_below_the_domain_only() {
-        let cors = cors(&["https://*.a.b"], false);
-        let allows = |origin| cors.allows(&request(&Method::GET, &[(ORIGIN, origin)]));
-        assert!(allows("https://x.a.b") && allows("https://y.x.a.b"));
-        let others = [
-            "https://a.b",
-            "https://.a.b",
-            "http://x.a.b",
-            "https://x.a.b:444",
-            "https://xa.b",
-            "https://evil.c/.a.b",
-            "https://evil.c:1.a.b",
-            "https://evil@x.a.b",
-            "null",
-            "*",
-        ];
-        for origin in others {
-            assert!(!allows(origin), "{origin}");
-        }
     }
 
     #[test]
