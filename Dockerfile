@@ -17,7 +17,7 @@ RUN mkdir -p src tests/it tests/otlp \
     && echo 'fn main() {}' > src/main.rs \
     && touch src/lib.rs tests/it/main.rs tests/otlp/main.rs \
     && for crate in crates/*; do mkdir $crate/src && touch $crate/src/lib.rs; done \
-    && cargo build --profile dist --locked --bin tidegate \
+    && cargo build --profile dist --locked --features otlp --bin tidegate \
     && rm -r src tests
 
 COPY src src
@@ -26,7 +26,7 @@ COPY lua lua
 COPY dashboard dashboard
 COPY config config
 # Cargo compares modification times, and the placeholder is newer than the sources.
-RUN touch src/main.rs src/lib.rs crates/*/src/lib.rs && cargo build --profile dist --locked --bin tidegate
+RUN touch src/main.rs src/lib.rs crates/*/src/lib.rs && cargo build --profile dist --locked --features otlp --bin tidegate
 
 FROM debian:bookworm-slim
 # The trust anchors of `https://` and `rediss://`, unless the rule file sets others.
