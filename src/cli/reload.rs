@@ -15,6 +15,9 @@ pub(super) struct ReloadArgs {
     all: bool,
     #[command(flatten)]
     api: ApiArgs,
+    /// Use a store at another address even if no Redis replies there
+    #[arg(long, conflicts_with = "all")]
+    force: bool,
 }
 
 /// Reloads the rule file, and writes what changed. Returns the exit code: 0 if the gateway uses the rule file, 1 if the
@@ -26,7 +29,8 @@ pub(super) fn reload(args: &ReloadArgs, out: &mut impl Write, errors: &mut impl 
     if args.all {
         return send_to_all(&args.api, &json!({ "action": "reload" }), out, errors);
     }
-    match args.api.send("POST", "/api/v1/reload") {
+    let target = if args.force { "/api/v1/reload?force=true" } else { "/api/v1/reload" };
+    match args.api.send("POST", target) {
         Ok(report) => {
             match args.api.json {
                 true => writeln!(out, "{report:#}")?,

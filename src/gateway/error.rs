@@ -48,6 +48,9 @@ pub enum ReloadError {
     /// The new configuration needs something that cannot be opened: a listener, a certificate or the store.
     #[error(transparent)]
     Open(#[from] GatewayStartError),
+    /// The store is at another address, where no Redis replies. The text is the cause.
+    #[error("the new store does not reply: {0}")]
+    StoreUnreachable(String),
     /// The access log cannot be opened.
     #[error(transparent)]
     AccessLog(Box<dyn std::error::Error + Send + Sync>),

@@ -32,6 +32,7 @@ mod socket_inode;
 mod start;
 mod state;
 mod state_file;
+mod store_probe;
 mod threads;
 mod upstreams;
 mod worker;
@@ -53,6 +54,7 @@ use self::saved_operators::SavedOperators;
 pub(crate) use self::saved_rules::SavedRules;
 pub(crate) use self::socket_file::CurrentSockets;
 pub(crate) use self::state_file::StateFile;
+use self::store_probe::UnreachableStore;
 use self::threads::Threads;
 use crate::admin;
 use crate::gateway::access::Traces;
@@ -149,7 +151,7 @@ impl Gateway {
     /// # Errors
     /// See [`ReloadError`]. The previous configuration stays in use.
     pub fn reload(&self, config: Config) -> Result<ReloadReport, ReloadError> {
-        self.reloader.reload(config)
+        self.reloader.reload(config, UnreachableStore::Reject)
     }
 
     /// Returns a reloader of the rule file, or `None` if the gateway drains. `start` is what was read at the start. If
@@ -259,8 +261,8 @@ impl Gateway {
 
 impl Reloader {
     /// See [`Gateway::reload`].
-    pub(crate) fn reload(&self, config: Config) -> Result<ReloadReport, ReloadError> {
-        self.0.lock().as_mut().ok_or(ReloadError::Draining)?.reload(config)
+    pub(crate) fn reload(&self, config: Config, unreachable: UnreachableStore) -> Result<ReloadReport, ReloadError> {
+        self.0.lock().as_mut().ok_or(ReloadError::Draining)?.reload(config, unreachable)
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::files::GATEWAY_FILES;
 use super::saved_rules::SavedRules;
+use super::store_probe::UnreachableStore;
 use super::{ReloadError, ReloadReport, Reloader};
 use crate::admin::{Admin, ConfigProblem, ReloadFailure, ReloadHook};
 use tidegate_config::{ConfigLoadError, Loaded, Problem, RuleFile, RuleTexts, SourceFiles, Team};
@@ -84,6 +85,8 @@ pub(crate) enum ReloadTrigger {
     Signal,
     /// An operator requested it.
     Operator,
+    /// An operator requested it, even if a changed store does not reply.
+    ForcedByOperator,
 }
 
 /// Reloads the rule file when it changes.
@@ -155,12 +158,12 @@ impl FileReloader {
     /// Returns the reload for the admin listener.
     pub(super) fn hook(&self) -> ReloadHook {
         let reloader = Arc::downgrade(&self.0);
-        Box::new(move |is_expected| {
+        Box::new(move |is_forced, is_expected| {
             let Some(reloader) = reloader.upgrade().map(Self) else {
                 return Err(ReloadFailure::Invalid(Vec::new())); // the gateway has ended
             };
-            let report =
-                reloader.reload_if(ReloadTrigger::Operator, None, is_expected).ok_or(ReloadFailure::Precondition)?;
+            let trigger = if is_forced { ReloadTrigger::ForcedByOperator } else { ReloadTrigger::Operator };
+            let report = reloader.reload_if(trigger, None, is_expected).ok_or(ReloadFailure::Precondition)?;
             let report = report.map_err(|failed| ReloadFailure::Invalid(failed.problems))?;
             Ok(json!({
                 "changes": report.changes(),
@@ -243,7 +246,11 @@ impl FileReloader {
             tracing::warn!("{}", warning.in_file(file));
         }
         let (secrets, teams) = (config.secrets.clone(), config.teams.clone());
-        match reloader.reload(config) {
+        let unreachable = match trigger {
+            ReloadTrigger::ForcedByOperator => UnreachableStore::Accept,
+            ReloadTrigger::FileChange | ReloadTrigger::Signal | ReloadTrigger::Operator => UnreachableStore::Reject,
+        };
+        match reloader.reload(config, unreachable) {
             Ok(report) => {
                 saved.iter().for_each(|saved| saved.write(&texts));
                 let applied = hash_in_use(hash, &texts, &teams).map(|hash| Applied {
@@ -333,6 +340,10 @@ fn problems(file: &RuleFile, error: &ReloadError) -> Vec<ConfigProblem> {
         ReloadError::File(ConfigLoadError::Unreadable { source, .. }) => {
             vec![ConfigProblem::of_file(file, format!("cannot be read: {source}"))]
         }
+        error @ ReloadError::StoreUnreachable(_) => {
+            let help = "correct `store`, or start Redis; `tidegate reload --force` uses the store nevertheless";
+            vec![ConfigProblem { help: Some(help.to_owned()), ..ConfigProblem::of_file(file, error.to_string()) }]
+        }
         error => vec![ConfigProblem::of_file(file, error.to_string())],
     }
 }
@@ -361,6 +372,7 @@ impl ReloadTrigger {
             Self::FileChange => "file change",
             Self::Signal => "SIGHUP",
             Self::Operator => "request",
+            Self::ForcedByOperator => "forced request",
         }
     }
 }

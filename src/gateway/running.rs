@@ -7,6 +7,7 @@
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
 use tokio::sync::watch;
 
@@ -14,6 +15,7 @@ use super::control::ControlTasks;
 use super::error::{GatewayStartError, ReloadError};
 use super::listeners::Listeners;
 use super::state_file::StateFile;
+use super::store_probe::{self, UnreachableStore};
 use super::upstreams::WorkerUpstreams;
 use super::worker::{WorkerCommand, WorkerHandle};
 use crate::admin::{Admin, ConfigProblem};
@@ -94,7 +96,11 @@ impl Running {
     ///
     /// # Errors
     /// Something that the new configuration needs cannot be opened. Nothing has changed then.
-    pub(super) fn reload(&mut self, mut config: Config) -> Result<ReloadReport, ReloadError> {
+    pub(super) fn reload(
+        &mut self,
+        mut config: Config,
+        unreachable: UnreachableStore,
+    ) -> Result<ReloadReport, ReloadError> {
         let needs_restart = self.keep_fixed_settings(&mut config);
         let verifiers_before = Verifiers::of(&self.config.verifier);
         let verifiers = Verifiers::of(&config.verifier).or_kept(&verifiers_before);
@@ -111,6 +117,9 @@ impl Running {
         }
         let config = Arc::new(config);
         let workers = self.workers.len();
+        if unreachable == UnreachableStore::Reject && self.config.store.moves_to(&config.store) {
+            self.probe_store(&config)?;
+        }
         let new_stores = self.open_stores(&config)?;
         let plan = self.listeners.plan(&config, workers)?;
         let served = plan.distribute(workers)?;
@@ -176,6 +185,14 @@ impl Running {
             }
             _ => Ok(None),
         }
+    }
+
+    /// Blocks until the new store replies.
+    fn probe_store(&self, config: &Arc<Config>) -> Result<(), ReloadError> {
+        let (config, (result, replied)) = (Arc::clone(config), channel());
+        self.control.spawn(async move { _ = result.send(store_probe::probe(&config.store).await) });
+        // An error means that the gateway has ended.
+        replied.recv().unwrap_or(Ok(()))
     }
 
     /// Opens the store if its settings changed.

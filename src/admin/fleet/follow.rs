@@ -88,7 +88,7 @@ impl Admin {
     async fn execute(&self, active: &Active, operator: String, action: FleetAction) -> Report {
         let place = Some(self.gateway_name());
         let result = match action {
-            FleetAction::Reload => self.reload_rules((operator, place), |_| true).await.map(|_| ()),
+            FleetAction::Reload => self.reload_rules((operator, place), false, |_| true).await.map(|_| ()),
             FleetAction::Drain { upstream, target, duration, reason, force } => {
                 let (path, drain) = (TargetPath { upstream, target }, NewDrain { duration, reason, force });
                 self.drain_target(active, (operator, place), path, drain).await.map(|_| ())

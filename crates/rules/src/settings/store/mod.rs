@@ -106,11 +106,7 @@ impl StoreSettings {
         match (self, new) {
             (Self::Memory { .. }, Self::Memory { .. }) => self == new,
             (Self::Redis(old), Self::Redis(new)) => {
-                let servers = |settings: &RedisSettings| {
-                    let urls = [&settings.url].into_iter().chain(&settings.cluster);
-                    urls.map(|url| url.server().to_owned()).collect::<Vec<_>>()
-                };
-                let (old_servers, servers) = (servers(old), servers(new));
+                let (old_servers, servers) = (old.servers(), new.servers());
                 old.sentinel.is_some() == new.sentinel.is_some()
                     && servers.iter().any(|server| old_servers.contains(server))
                     && old.prefix == new.prefix
@@ -118,6 +114,14 @@ impl StoreSettings {
             }
             _ => false,
         }
+    }
+
+    /// Returns `true` if a store with the settings `new` is a Redis at another address: at another URL, node or sentinel.
+    pub fn moves_to(&self, new: &Self) -> bool {
+        let Self::Redis(new) = new else { return false };
+        let Self::Redis(old) = self else { return true };
+        let sentinels = |settings: &RedisSettings| settings.sentinel.as_ref().map(|sentinel| sentinel.urls.clone());
+        old.servers() != new.servers() || sentinels(old) != sentinels(new)
     }
 
     /// Returns the prefix and the hash tags by which this store names buckets.
@@ -140,6 +144,11 @@ impl RedisSettings {
     /// Returns the prefix and the hash tags by which this store names buckets.
     pub fn bucket_names(&self) -> BucketNames {
         BucketNames { prefix: self.prefix.as_str().into(), is_cluster: !self.cluster.is_empty() }
+    }
+
+    /// Returns the addresses of the server or the nodes.
+    fn servers(&self) -> Vec<&str> {
+        [&self.url].into_iter().chain(&self.cluster).map(RedisUrl::server).collect()
     }
 
     /// Creates default settings for the Redis at this URL.
