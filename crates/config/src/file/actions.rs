@@ -17,7 +17,8 @@ shape! {
 }
 
 shape! {
-    /// A response without an upstream.
+    /// A response without an upstream. A route with a 5xx status may be above the routes that it replaces during a maintenance:
+    /// `check` warns, and names them. Other routes that no request can reach are errors.
     RESPOND: Respond = "`respond`" {
         /// The status.
         status: u64 = Integer(200, 599), Default("200");

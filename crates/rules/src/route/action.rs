@@ -69,6 +69,11 @@ impl Action {
             Self::Respond(response) => Some(response.status),
         }
     }
+
+    /// Returns `true` for a fixed response with a 5xx status, as during a maintenance.
+    pub fn is_maintenance(&self) -> bool {
+        matches!(self, Self::Respond(response) if response.status.is_server_error())
+    }
 }
 
 // === impl Redirect ===

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use self::field_changes::{Message, field_changes};
 use self::fields::FieldCheck;
 use self::quota_path::QuotaMatcher;
+use self::reach::NamedMatcher;
 use self::templates::Variables;
 use crate::Purpose;
 use crate::check::limits::raw_limits::{limits_of, own_limits};
@@ -74,6 +75,7 @@ struct NamedRoute {
     location: Location,
     /// The conditions of a route that has an error elsewhere. They make other routes unreachable as well.
     matcher: Option<Matcher>,
+    is_maintenance: bool,
 }
 
 /// The parts of a route that are checked even if others have errors.
@@ -154,6 +156,7 @@ impl RouteReader<'_> {
         let matcher = matcher.and_then(|matcher| team::check_hosts(matcher, raw, team.as_deref(), problems));
         let conditions = matcher.clone().ok();
         let action = action::action(raw, context, problems);
+        let is_maintenance = action.as_ref().is_ok_and(Action::is_maintenance);
         let require = identities::require(raw, context, problems);
         let limits = self.limits(raw, when, problems);
         let limits = limits.inspect(|limits| team::check_limits(limits, raw, team.as_deref(), problems));
@@ -176,7 +179,7 @@ impl RouteReader<'_> {
         if let Some(name) = raw.name.get() {
             let matcher = conditions.filter(|_| route.is_err());
             let (index, name, name_location) = (self.routes.len(), name.as_str().into(), raw.name.location);
-            self.named.push(NamedRoute { index, name, name_location, location, matcher });
+            self.named.push(NamedRoute { index, name, name_location, location, matcher, is_maintenance });
         }
         route
     }
@@ -209,10 +212,16 @@ impl RouteReader<'_> {
             field_check.into_iter().for_each(|check| check.check_limit(limit, problems));
         }
         // A request for a quota is answered before the routes are tried.
-        let quotas = quotas.iter().map(|(matcher, name, location)| (matcher, name.as_str(), *location));
-        let named = named.iter().filter_map(|NamedRoute { index, name, location, matcher, .. }| {
+        let quotas = quotas.iter().map(|(matcher, name, location)| NamedMatcher {
+            matcher,
+            name,
+            location: *location,
+            is_maintenance: false,
+        });
+        let named = named.iter().filter_map(|NamedRoute { index, name, location, matcher, is_maintenance, .. }| {
             let of_route = || routes.get(*index)?.as_ref().ok().map(|route| &route.matcher);
-            Some((matcher.as_ref().or_else(of_route)?, &**name, *location))
+            let matcher = matcher.as_ref().or_else(of_route)?;
+            Some(NamedMatcher { matcher, name, location: *location, is_maintenance: *is_maintenance })
         });
         reach::check(&quotas.chain(named).collect::<Vec<_>>(), problems);
         Ok(Routes::new(all(routes.into_iter())?))
