@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{ConfigArg, FileArg};
 use crate::gateway::GATEWAY_FILES;
-use tidegate_config::ConfigLoadError;
+use tidegate_config::{ConfigLoadError, PartlyChecked};
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
@@ -14,7 +14,8 @@ pub(super) struct CheckArgs {
     file: FileArg,
     #[command(flatten)]
     config: ConfigArg,
-    /// Do not open the certificates, keys and password files that the rule file names
+    /// Do not open the certificates, keys and password files that the rule file names; values of `${file:PATH}` and of
+    /// variables that are not set pass every check
     #[arg(long)]
     no_files: bool,
 }
@@ -26,17 +27,22 @@ pub(super) struct CheckArgs {
 /// `out` cannot be written to.
 pub(super) fn check(args: CheckArgs, out: &mut impl Write) -> io::Result<u8> {
     let file = args.file.or(args.config);
-    let config = if args.no_files {
-        file.load_without_referenced_files(GATEWAY_FILES)
+    let checked = if args.no_files {
+        file.check_without_referenced_files(GATEWAY_FILES)
     } else {
-        file.load_for_gateway(GATEWAY_FILES)
+        let config = file.load_for_gateway(GATEWAY_FILES);
+        config.map(|config| PartlyChecked { warnings: config.warnings, unknown_values: 0 })
     };
-    match config {
-        Ok(config) => {
-            for warning in config.warnings.iter() {
+    match checked {
+        Ok(PartlyChecked { warnings, unknown_values }) => {
+            for warning in &warnings {
                 writeln!(out, "{}", warning.in_file(&file))?;
             }
-            writeln!(out, "{file}: no errors")?;
+            match unknown_values {
+                0 => writeln!(out, "{file}: no errors")?,
+                1 => writeln!(out, "{file}: no errors, 1 unknown value")?,
+                count => writeln!(out, "{file}: no errors, {count} unknown values")?,
+            }
             Ok(0)
         }
         Err(error) => {

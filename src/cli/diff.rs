@@ -29,7 +29,7 @@ pub(super) struct DiffArgs {
 /// `out` or `errors` cannot be written to.
 pub(super) fn diff(args: &DiffArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
     let mut load = |file: &RuleFile| -> io::Result<Option<Config>> {
-        let config = file.load_without_referenced_files(GATEWAY_FILES);
+        let config = file.load_to_compare(GATEWAY_FILES);
         config.map_or_else(|error| writeln!(errors, "{error}").map(|()| None), |config| Ok(Some(config)))
     };
     let (Some(old), Some(new)) = (load(&args.old)?, load(&args.new)?) else { return Ok(2) };

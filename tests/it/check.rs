@@ -196,3 +196,43 @@ fn check_without_files_opens_none() {
     assert!(code == 1 && output.matches("none").count() > 5, "{output}");
     assert_eq!(check(&["--no-files", "-"], &rules), (0, "<stdin>: no errors\n".to_owned()));
 }
+
+#[test]
+fn check_without_files_accepts_unknown_values() {
+    let rules = RULES.replace("admin: off", "admin: ${TIDEGATE_NOT_SET}").replace(
+        "name: rest",
+        "name: '${TIDEGATE_NOT_SET}-a', request_headers: { set: { X-Key: '${file:none/key}' } }",
+    );
+    let (code, output) = check(&["-"], &rules);
+    assert!(code == 1 && output.ends_with("3 errors\n"), "{output}");
+    let help = "\n  help: the value was not checked: `check` without `--no-files` does so\n";
+    let warning = |place: &str, cause: &str| format!("<stdin>:{place}: warning: unknown value: {cause}{help}");
+    let not_set = "the variable `TIDEGATE_NOT_SET` is not set";
+    let expected = [
+        warning("2:8", not_set),
+        warning("4:18", not_set),
+        warning("4:76", "the file `none/key` is not read"),
+        "<stdin>: no errors, 3 unknown values\n".to_owned(),
+    ];
+    assert_eq!(check(&["--no-files", "-"], &rules), (0, expected.concat()));
+    let (code, output) = check(&["--no-files", "-"], &rules.replace("upstream: echo", "upstream: ecko"));
+    assert!(code == 1 && output.contains("unknown upstream `ecko`") && output.ends_with("1 error\n"), "{output}");
+}
+
+#[test]
+fn maintenance_route_is_a_warning() {
+    let rules = RULES.replace("routes: [", "routes: [{ name: down, match: {}, respond: { status: 503 } }, ");
+    let warning = "<stdin>:4:10: warning: route `down` answers all requests of the route `rest`\n  help: remove it after \
+                   the maintenance, or narrow it\n<stdin>: no errors\n";
+    assert_eq!(check(&["-"], &rules), (0, warning.to_owned()));
+    // Offices still reach the service.
+    let narrow = rules.replace("match: {}", "match: { not: { clients: 10.0.0.0/8 } }");
+    assert_eq!(check(&["-"], &narrow), (0, "<stdin>: no errors\n".to_owned()));
+    let (code, output) = check(&["-"], &rules.replace("status: 503", "status: 410"));
+    assert!(code == 1 && output.contains("route `rest` is unreachable"), "{output}");
+    let more: Vec<_> =
+        (0..12).map(|i| format!("{{ name: r{i}, match: {{ path: /{i} }}, upstream: echo }}, ")).collect();
+    let many = rules.replace("{ name: rest", &format!("{}{{ name: rest", more.concat()));
+    let (code, output) = check(&["-"], &many);
+    assert!(code == 0 && output.contains(" routes `r0`, `r1`, ") && output.contains("`r9` and 3 more\n"), "{output}");
+}

@@ -1,5 +1,8 @@
 //! `tidegate diff`: its output and its exit codes.
 
+use std::fs;
+use std::path::Path;
+
 use crate::support::process::{RuleFile, output};
 
 const RULES: &str = "
@@ -51,4 +54,43 @@ fn invalid_file_is_reported_with_its_line() {
     let (code, out, errors) = diff(&old, &new, &[]);
     assert_eq!((code, out.as_str()), (2, ""));
     assert!(errors.starts_with(&format!("{}:8:", new.path())) && errors.contains("rate"), "{errors}");
+}
+
+#[test]
+fn copies_of_a_folder_are_equal() {
+    let rules = "
+listen: [{ address: 127.0.0.1:8080, tls: { certificates: [{ cert: a.pem, key: a.key }], client_auth: { ca: ca.pem } } }]
+access_log: logs/access.log
+admin: { address: 127.0.0.1:9901, tokens: { file: tokens.txt } }
+store: { url: 'rediss://db', tls: { ca: redis.pem }, password_file: redis.password }
+identities: { keys: { header: X-Api-Key, file: keys.yaml }, basic: { file: users } }
+include: { path: teams/a.yaml, upstreams: own }
+upstreams: { api: { targets: ['https://a'], tls: { ca: b.pem } } }
+routes: [{ name: all, match: { path: /x }, upstream: api }]
+";
+    let team = "upstreams: { own: { targets: ['https://a'], tls: { ca: own.pem } } }
+routes: [{ name: all, match: { path: /team }, upstream: own }]\n";
+    let write = |name: &str, rules: &str| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("diff-{name}-{}", std::process::id()));
+        fs::create_dir_all(folder.join("teams")).expect("a folder");
+        fs::write(folder.join("teams/a.yaml"), team).expect("written");
+        fs::write(folder.join("rules.yaml"), rules).expect("written");
+        folder
+    };
+    let compare = |old: &Path, new: &Path| {
+        let paths = [old, new].map(|folder| folder.join("rules.yaml").to_str().expect("UTF-8").to_owned());
+        let output = output(&["diff", &paths[0], &paths[1]]);
+        String::from_utf8([output.stdout, output.stderr].concat()).expect("UTF-8")
+    };
+    let blue = write("blue", rules);
+    // An absolute path in its own folder is the same file.
+    let green = write("green", rules);
+    let absolute = format!("'{}'", green.join("b.pem").display());
+    write("green", &rules.replace("b.pem", &absolute));
+    assert_eq!(compare(&blue, &green), "no changes\n");
+    let other = write("other", &rules.replace("b.pem", "/etc/b.pem").replace("tokens.txt", "more.txt"));
+    assert_eq!(compare(&blue, &other), "upstream api: changed (tls)\nsetting admin.tokens: changed\n");
+    for folder in [blue, green, other] {
+        fs::remove_dir_all(folder).expect("removed");
+    }
 }

@@ -128,3 +128,25 @@ async fn errors_of_unreadable_included_files_come_and_go() {
     fs::remove_file(&new).expect("removed");
     until_valid().await;
 }
+
+#[tokio::test]
+async fn optional_files_and_folders_can_appear_later() {
+    let main = MAIN.replace("include: conf.d/*.yaml", "include: ['?conf.d/*.yaml', '?extra.yaml']");
+    let set_up = |folder: &Path| fs::write(folder.join("rules.yaml"), &main).expect("written");
+    let watched = Watched::start("optional-include", set_up, &[]);
+    let until = |expected: serde_json::Value| watched.until("routes", move |config| routes(config) == expected);
+    until(json!([["first", null]])).await;
+    fs::write(watched.path("extra.yaml"), route("extra", 1)).expect("written");
+    until(json!([["first", null], ["extra", 1]])).await;
+    fs::create_dir(watched.path("conf.d")).expect("a folder");
+    fs::write(watched.path("conf.d/a.yaml"), route("a", 2)).expect("written");
+    until(json!([["first", null], ["a", 2], ["extra", 1]])).await;
+    fs::remove_file(watched.path("extra.yaml")).expect("removed");
+    until(json!([["first", null], ["a", 2]])).await;
+    // Without the mark, a missing folder is an error, and the last rules stay in use.
+    fs::remove_dir_all(watched.path("conf.d")).expect("removed");
+    watched.write(MAIN);
+    let config = watched.until("errors", |config| config["errors"][0].is_object()).await;
+    let message = config["errors"][0]["message"].as_str().expect("a message");
+    assert!(message.contains("conf.d` cannot be read: No such file or directory"), "{message}");
+}

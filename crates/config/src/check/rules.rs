@@ -35,8 +35,8 @@ pub(super) fn rules(
     let identities = identities::identities(file, source, problems);
     let names = store.as_ref().map_or_else(|_| BucketNames::default(), StoreSettings::bucket_names);
     let address_rules = Arc::new(addresses.as_ref().map_or_else(|_| AddressRules::default(), Clone::clone));
-    let listeners: Vec<_> = listen::names(file).map(|name| name.0).collect();
-    let matching = MatchContext { requests: requests.ok(), addresses: &address_rules, listeners: &listeners };
+    let listeners = listen::known_names(file, problems);
+    let matching = MatchContext { requests: requests.ok(), addresses: &address_rules, listeners: listeners.as_deref() };
     // A program that builds rules gives its store to the layer.
     let in_memory = functions.is_none() && matches!(store, Ok(StoreSettings::Memory { .. }));
     let functions = functions.unwrap_or_default();

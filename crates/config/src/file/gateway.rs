@@ -48,7 +48,8 @@ shape! {
         /// API keys and tokens that identify clients.
         identities: Identities = Map(&IDENTITIES), Optional;
         /// Files with more `upstreams` and `routes`, and `defaults` for these routes; they have no other keys. A path, a map for
-        /// the file of a team, or a list of these. Files are read in the order of this list, and of their names. Their routes
+        /// the file of a team, or a list of these. A `*` in the file name matches any characters, also no file at all. A missing
+        /// folder or file is an error, unless the path starts with `?`: `"?conf.d/*.yaml"`. Files are read in the order of this list, and of their names. Their routes
         /// come after the routes of the rule file. Relative paths, also in these files, start at the folder of the rule
         /// file. Each file has at most 1 MiB, all together 16 MiB, and there are at most 1,000. The rule file and all
         /// included files have at most 250,000 values together. The gateway notices changed, new and removed files.

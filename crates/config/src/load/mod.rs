@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use self::recover::recover;
 pub(crate) use self::steps::run;
-use crate::problem::Problems;
+use crate::problem::{Problem, Problems};
 use crate::sources::SourceFiles;
 use crate::sources::referenced_files::ReferencedFiles;
 use crate::sources::rule_texts::RuleTexts;
@@ -68,6 +68,19 @@ enum Reading {
     RulesOnly,
     /// Like `RulesOnly`. All texts are kept.
     RulesWithTexts,
+    /// Like `RulesOnly`. Placeholders need no values.
+    Unknown,
+    /// Like `RulesOnly`. Paths stay as they are written.
+    Compared,
+}
+
+/// The result of a check without other files.
+#[derive(Debug)]
+pub struct PartlyChecked {
+    /// Valid values that are probably not intended, and values that are not known.
+    pub warnings: Vec<Problem>,
+    /// The number of values that are not known: of `${file:}`, and of variables that are not set.
+    pub unknown_values: usize,
 }
 
 /// The result of loading a rule file, with the files that were read.
@@ -184,6 +197,31 @@ impl RuleFile {
         self.read(Purpose::Gateway, checks, Reading::RulesOnly).config
     }
 
+    /// Like [`load_without_referenced_files`](Self::load_without_referenced_files), with all paths as they are written, to
+    /// compare rule files in different folders.
+    pub fn load_to_compare(&self, checks: &'static dyn FileChecks) -> Result<Config, ConfigLoadError> {
+        self.read(Purpose::Gateway, checks, Reading::Compared).config
+    }
+
+    /// Checks the file for the gateway without opening the files that it refers to. The values of `${file:}` and of variables
+    /// that are not set are unknown: they pass every check.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has errors.
+    pub fn check_without_referenced_files(
+        &self,
+        checks: &'static dyn FileChecks,
+    ) -> Result<PartlyChecked, ConfigLoadError> {
+        match self.read(Purpose::Gateway, checks, Reading::Unknown).config {
+            Ok(config) => Ok(PartlyChecked { warnings: config.warnings, unknown_values: 0 }),
+            Err(ConfigLoadError::Invalid { mut problems, .. }) if problems.is_empty() => {
+                let unknown_values = problems.unknown_values();
+                Ok(PartlyChecked { warnings: problems.take_warnings(), unknown_values })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     fn source(&self, purpose: Purpose, checks: &'static dyn FileChecks) -> Source<'_> {
         let (name, files) = match self {
             Self::Path(path) => (path.as_path(), ReferencedFiles::relative_to(path)),
@@ -196,7 +234,9 @@ impl RuleFile {
         let source = self.source(purpose, checks);
         let files = match reading {
             Reading::RulesOnly | Reading::RulesWithTexts => source.files.unchecked(),
-            _ => source.files,
+            Reading::Unknown => source.files.unchecked().accepting_unknown(),
+            Reading::Compared => source.files.unchecked().keeping_paths(),
+            Reading::First | Reading::FirstWithTexts | Reading::Again | Reading::AgainWithTexts => source.files,
         };
         let keeps_texts =
             matches!(reading, Reading::FirstWithTexts | Reading::AgainWithTexts | Reading::RulesWithTexts);

@@ -38,7 +38,7 @@ pub(super) fn check_built(
 fn finish(checked: Checked<Config>, mut problems: Problems) -> Result<Config, Problems> {
     problems.mask(is_fixed_word);
     match checked {
-        Ok(config) if problems.is_empty() => {
+        Ok(config) if problems.is_empty() && problems.unknown_values() == 0 => {
             Ok(Config { secrets: problems.secrets().clone(), warnings: problems.take_warnings(), ..config })
         }
         Ok(_) | Err(Reported { .. }) => Err(problems),

@@ -59,6 +59,10 @@ struct Notes {
     secret_places: BTreeSet<Location>,
     /// The texts that come from files.
     secrets: Secrets,
+    /// The locations of values that are not known, and pass every check.
+    unknown: BTreeSet<Location>,
+    /// Whether the path of an included file is not known, which may have any upstreams and routes.
+    has_unknown_file: bool,
 }
 
 /// A position in the file. Lines and columns start at 1. Small, because a large rule file has hundreds of thousands. In rules
@@ -318,11 +322,35 @@ impl Problems {
         }
     }
 
+    /// Records a value that is not known, with a warning. The value passes every check.
+    pub(crate) fn add_unknown(&mut self, location: Location, cause: &str) -> Reported {
+        self.notes.unknown.insert(location);
+        let message = format!("unknown value: {cause}");
+        self.warn(location, &message, "the value was not checked: `check` without `--no-files` does so");
+        Reported(())
+    }
+
+    /// Returns the number of values that are not known.
+    pub(crate) fn unknown_values(&self) -> usize {
+        self.notes.unknown.len()
+    }
+
+    /// Records that the path of an included file is not known. `root` is the map of the rule file.
+    pub(crate) fn note_unknown_file(&mut self, root: Location) {
+        self.notes.has_unknown_file = true;
+        self.note_merged(root);
+    }
+
+    /// Returns `true` if an included file is not known.
+    pub(crate) fn has_unknown_file(&self) -> bool {
+        self.notes.has_unknown_file
+    }
+
     /// Returns the proof for a value that an earlier step has reported. Reports a bug if that step has reported
     /// nothing: otherwise the file would be accepted without the value.
     #[doc(hidden)]
     pub fn reported(&mut self, location: Location) -> Reported {
-        if self.is_empty() {
+        if self.is_empty() && self.notes.unknown.is_empty() {
             return self.add(
                 location,
                 "this value could not be validated",

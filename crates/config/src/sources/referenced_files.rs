@@ -9,18 +9,23 @@ use super::file_checks::{FileChecks, LibraryFiles};
 pub(crate) struct ReferencedFiles<'p> {
     folder: &'p Path,
     are_checked: bool,
+    /// Whether placeholders without a value are accepted.
+    accepts_unknown: bool,
+    /// Whether paths stay as they are written.
+    keeps_paths: bool,
     checks: &'static dyn FileChecks,
 }
 
 impl<'p> ReferencedFiles<'p> {
     /// Resolves relative paths against the current folder, for rule files without a path.
     pub(crate) fn in_current_folder() -> Self {
-        Self { folder: Path::new(""), are_checked: true, checks: &LibraryFiles }
+        let (are_checked, accepts_unknown, keeps_paths) = (true, false, false);
+        Self { folder: Path::new(""), are_checked, accepts_unknown, keeps_paths, checks: &LibraryFiles }
     }
 
     /// Resolves relative paths against the folder of `rule_file`.
     pub(crate) fn relative_to(rule_file: &'p Path) -> Self {
-        Self { folder: rule_file.parent().unwrap_or(Path::new("")), are_checked: true, checks: &LibraryFiles }
+        Self { folder: rule_file.parent().unwrap_or(Path::new("")), ..Self::in_current_folder() }
     }
 
     /// Checks the files with these checks.
@@ -38,14 +43,34 @@ impl<'p> ReferencedFiles<'p> {
         Self { are_checked: false, ..self }
     }
 
-    /// Resolves a path of the rule file.
+    /// Accepts placeholders without a value, and does not read the files that placeholders name.
+    pub(crate) fn accepting_unknown(self) -> Self {
+        Self { accepts_unknown: true, ..self }
+    }
+
+    /// Keeps paths as they are written, to compare rule files in different folders. Included files are found nevertheless.
+    pub(crate) fn keeping_paths(self) -> Self {
+        Self { keeps_paths: true, ..self }
+    }
+
+    /// Resolves a path of the rule file, unless paths stay as they are written.
     pub(crate) fn path(self, text: impl AsRef<Path>) -> PathBuf {
+        if self.keeps_paths { self.relative(text.as_ref()).to_owned() } else { self.folder.join(text) }
+    }
+
+    /// Resolves the path of a file that is a part of the rules.
+    pub(crate) fn part_path(self, text: impl AsRef<Path>) -> PathBuf {
         self.folder.join(text)
     }
 
     /// Returns a path as the rule file can contain it: relative to the folder, if the file is there.
     pub(crate) fn relative(self, path: &Path) -> &Path {
         path.strip_prefix(self.folder).unwrap_or(path)
+    }
+
+    /// Returns `true` if a placeholder may have no value.
+    pub(crate) fn accepts_unknown(self) -> bool {
+        self.accepts_unknown
     }
 
     /// Returns `true` if the files must exist and be usable.
@@ -69,5 +94,14 @@ mod tests {
             assert_eq!(ReferencedFiles::relative_to(Path::new(rule_file)).path(text), Path::new(path), "{rule_file}");
         }
         assert_eq!(ReferencedFiles::in_current_folder().path("api.pem"), Path::new("api.pem"));
+    }
+
+    #[test]
+    fn kept_paths_do_not_contain_the_folder() {
+        let files = ReferencedFiles::relative_to(Path::new("/etc/blue/rules.yaml")).keeping_paths();
+        assert_eq!(files.path("tls/api.pem"), Path::new("tls/api.pem"));
+        assert_eq!(files.path("/etc/blue/tls/api.pem"), Path::new("tls/api.pem"));
+        assert_eq!(files.path("/etc/green/api.pem"), Path::new("/etc/green/api.pem"));
+        assert_eq!(files.part_path("a.yaml"), Path::new("/etc/blue/a.yaml"));
     }
 }

@@ -61,7 +61,7 @@ impl<'p> Placeholders<'p> {
     /// Replaces the placeholders of a scalar. Returns `None` if the text contains no dollar sign.
     ///
     /// # Errors
-    /// All placeholders with errors are reported.
+    /// All placeholders with errors are reported, and so is an unknown value.
     pub(crate) fn replace(
         &mut self,
         text: &str,
@@ -73,9 +73,20 @@ impl<'p> Placeholders<'p> {
             return None;
         }
         let (mut value, mut reported, mut has_placeholder, mut secrets) = (String::new(), None, false, Vec::new());
+        let mut unknown = Vec::new();
         for part in parts(text) {
             let added = match part {
                 Ok(Part::Text(text)) => Ok(text.into()),
+                Ok(Part::Variable { name, default: None })
+                    if self.files.accepts_unknown() && env::var_os(name).is_none() =>
+                {
+                    unknown.push(format!("the variable {} is not set", quote(name)));
+                    continue;
+                }
+                Ok(Part::File(path)) if self.files.accepts_unknown() => {
+                    unknown.push(format!("the file {} is not read", quote(path)));
+                    continue;
+                }
                 Ok(Part::Variable { name, default }) => {
                     has_placeholder = true;
                     variable(name, default)
@@ -95,6 +106,9 @@ impl<'p> Placeholders<'p> {
         if let Some(reported) = reported {
             return Some(Err(reported));
         }
+        if !unknown.is_empty() {
+            return Some(Err(problems.add_unknown(location, &unknown.join(", "))));
+        }
         self.remaining -= value.len();
         if !secrets.is_empty() {
             problems.note_secret_at(location);
@@ -109,7 +123,7 @@ impl<'p> Placeholders<'p> {
     }
 
     fn file(&mut self, path: &str) -> Result<Rc<str>, FileFault> {
-        let path = self.files.path(path);
+        let path = self.files.part_path(path);
         if let Some(value) = self.values.get(&path) {
             return value.clone();
         }

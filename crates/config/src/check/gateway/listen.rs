@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use super::listen_tls;
 use crate::check::names::duplicates;
 use crate::check::{Checked, all};
-use crate::file::located::ValueOrMap;
+use crate::file::located::{Located, ValueOrMap};
 use crate::file::{self, File};
 use crate::problem::{Location, Problems, quote};
 use crate::sources::referenced_files::ReferencedFiles;
@@ -32,6 +32,15 @@ pub(crate) fn names(file: &File) -> impl Iterator<Item = (&str, Location)> + Clo
         let name = &entry.get()?.name;
         Some((name.get()?.as_str(), name.location))
     })
+}
+
+/// Returns the names of all listeners. Returns `None` if one of them is not known.
+pub(crate) fn known_names<'f>(file: &'f File, problems: &Problems) -> Option<Vec<&'f str>> {
+    let is_known = |entry: &Located<file::Listen>| {
+        entry.get().is_some_and(|listen| !listen.name.is_present() || listen.name.get().is_some())
+    };
+    let all_known = file.listen.get().is_some() == file.listen.is_present() && file.listen.items().iter().all(is_known);
+    (all_known || problems.unknown_values() == 0).then(|| names(file).map(|name| name.0).collect())
 }
 
 fn listener(entry: &file::Listen, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<Listen> {

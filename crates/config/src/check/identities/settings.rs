@@ -159,7 +159,7 @@ fn issuer(raw: &Located<String>, problems: &mut Problems) -> Checked<String> {
 /// Checks and returns the file of the authorities that sign the certificate of the key set's server.
 fn authorities(raw: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> Checked<Option<PathBuf>> {
     let Some(path) = raw.ca.optional(problems)?.map(|path| source.files.path(path)) else { return Ok(None) };
-    let url = raw.jwks.get().and_then(|text| KeySetUrl::parse(text));
+    let url = raw.jwks.optional(problems)?.and_then(|text| KeySetUrl::parse(text));
     if raw.jwks.is_present() && !url.is_some_and(|url| url.is_https()) {
         let help = "leave `ca` out, or fetch the key set from an `https` URL";
         return Err(raw.ca.report("`ca` has no effect without an `https` URL in `jwks`", help, problems));

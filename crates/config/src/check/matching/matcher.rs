@@ -22,8 +22,8 @@ pub(crate) struct MatchContext<'f> {
     pub(crate) requests: Option<Requests>,
     /// How the addresses of clients are found.
     pub(crate) addresses: &'f Arc<AddressRules>,
-    /// The names of the listeners.
-    pub(crate) listeners: &'f [&'f str],
+    /// The names of the listeners, or `None` if a name is not known.
+    pub(crate) listeners: Option<&'f [&'f str]>,
 }
 
 pub(crate) fn matcher(
@@ -65,6 +65,7 @@ pub(crate) fn conditions(
     let listeners = listeners(raw, context, problems);
     let not = all(raw.not.items().iter().map(|entry| conditions(entry.required(problems)?, context, case, problems)));
     own_case?;
+    has_lists(raw, problems)?;
     let (hosts, paths, clients) = (hosts?, paths?, clients?);
     if hosts.len().saturating_mul(paths.len()) > Matcher::MAX_PAIRS {
         let message = format!("{} hosts and {} paths are too many pairs", hosts.len(), paths.len());
@@ -87,11 +88,20 @@ pub(crate) fn conditions(
     })
 }
 
+/// Checks that each list was read: a condition without its values would match too much.
+fn has_lists(raw: &file::Match, problems: &mut Problems) -> Checked<()> {
+    let lists = [&raw.host, &raw.path, &raw.methods, &raw.clients, &raw.listener];
+    let lists = all(lists.into_iter().map(|list| list.optional(problems)));
+    raw.not.optional(problems)?;
+    lists.map(drop)
+}
+
 /// Converts `listener`. A layer has the listeners of its service, which have no names here.
 fn listeners(raw: &file::Match, context: MatchContext<'_>, problems: &mut Problems) -> Checked<Vec<Arc<str>>> {
     all(raw.listener.items().iter().map(|entry| {
         let name = entry.required(problems)?;
-        let names = || context.listeners.iter().copied();
+        let Some(listeners) = context.listeners else { return Ok(Arc::from(name.as_str())) };
+        let names = || listeners.iter().copied();
         if names().any(|known| known == name) {
             return Ok(Arc::from(name.as_str()));
         }

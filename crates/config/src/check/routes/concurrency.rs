@@ -22,7 +22,7 @@ pub(crate) fn concurrency(
     let client = client.map_or(Ok(ClientSource::Ip), |client| sources(client, functions, problems));
     let max = bound(&raw.max, problems)?;
     let per_client = bound(&raw.per_client, problems)?;
-    let queue = raw.queue.number(0, problems)?;
+    let queue = raw.queue.optional(problems).and_then(|_| raw.queue.number(0, problems))?;
     let max_wait = raw.max_wait.optional(problems)?.map_or(Concurrency::DEFAULT_MAX_WAIT, |wait| wait.duration());
     if max.is_none() && per_client.is_none() {
         let help = "for example `concurrency: { max: 100 }`";

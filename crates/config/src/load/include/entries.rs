@@ -45,6 +45,10 @@ impl Entries {
     /// Reads the entries. Errors in their keys are reported again with the other keys.
     pub(super) fn read(root: &Node, problems: &mut Problems) -> Self {
         let nodes = root.get("include").map(Node::items).unwrap_or_default();
+        let is_unknown = |node: &Node| node.is_invalid() || node.get("path").is_some_and(Node::is_invalid);
+        if problems.unknown_values() > 0 && nodes.iter().any(is_unknown) {
+            problems.note_unknown_file(root.location);
+        }
         let entries = nodes.iter().filter_map(|node| {
             let read: Located<file::Include> = read_item(node, "include", &INCLUDE_KIND, problems);
             let keys = read.into_value()?;

@@ -9,17 +9,22 @@ use crate::problem::{Checked, Location, Problems, quote};
 use crate::sources::rule_texts::RuleTexts;
 use crate::yaml::placeholders::Placeholders;
 
+/// The start of an entry whose folder or file may be missing.
+const OPTIONAL: char = '?';
+
 /// Returns the files that an entry of `include` names. `texts` has all files if they are not read from the file system.
 pub(super) fn expand(
-    pattern: &str,
+    entry: &str,
     location: Location,
     texts: Option<&RuleTexts>,
     placeholders: &mut Placeholders<'_>,
     problems: &mut Problems,
 ) -> Checked<Vec<PathBuf>> {
-    let path = placeholders.files().path(pattern);
+    let (pattern, is_optional) = entry.strip_prefix(OPTIONAL).map_or((entry, false), |pattern| (pattern, true));
+    let path = placeholders.files().part_path(pattern);
     if !pattern.contains('*') {
-        return Ok(vec![path]);
+        let is_absent = is_optional && is_absent(&path, texts, placeholders);
+        return Ok(if is_absent { Vec::new() } else { vec![path] });
     }
     let (folder, name) = (path.parent().unwrap_or(Path::new("")), path.file_name().unwrap_or_default());
     if pattern.rsplit_once('/').is_some_and(|(folder, _)| folder.contains('*')) {
@@ -27,7 +32,7 @@ pub(super) fn expand(
     }
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     if let Some(texts) = texts {
-        let paths = texts.included.iter().map(|file| placeholders.files().path(&file.path));
+        let paths = texts.included.iter().map(|file| placeholders.files().part_path(&file.path));
         let is_match = |path: &PathBuf| {
             path.parent() == Some(folder) && path.file_name().is_some_and(|found| matches(name, found))
         };
@@ -36,22 +41,43 @@ pub(super) fn expand(
     placeholders.sources().record(folder);
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<Vec<_>>>(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) if is_optional && error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),
     };
     let mut names = entries.map_err(|error| {
         let message = format!("the folder {} cannot be read: {error}", quote(&folder.display().to_string()));
         placeholders.sources().record_error(&message);
-        problems.add(location, message, "allow the user of the gateway to read the folder")
+        problems.add(location, message, folder_help(entry, &error))
     })?;
     names.retain(|found| matches(name, found));
     names.sort();
     let paths = names.into_iter().map(|name| folder.join(name)).filter(|path| !path.is_dir()).collect::<Vec<_>>();
-    if paths.is_empty() {
+    if paths.is_empty() && !is_optional {
         let message = format!("{} matches no file", quote(pattern));
         problems.warn(location, &message, "a relative path starts at the folder of the rule file");
     }
     Ok(paths)
+}
+
+/// Returns `true` if a file does not exist. Otherwise it is read, and errors are reported.
+fn is_absent(path: &Path, texts: Option<&RuleTexts>, placeholders: &mut Placeholders<'_>) -> bool {
+    if let Some(texts) = texts {
+        return texts.find(placeholders.files().relative(path)).is_none();
+    }
+    placeholders.sources().record(path); // so that the gateway notices a new file
+    path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+fn folder_help(entry: &str, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            let optional = quote(&format!("{OPTIONAL}{entry}"));
+            format!(
+                "a relative path starts at the folder of the rule file; if the folder may be missing, write {optional}"
+            )
+        }
+        _ => "allow the user of the gateway to read the folder".to_owned(),
+    }
 }
 
 /// Returns `true` if a file name matches a pattern with `*`, which matches any characters, but no dot at the start: such files are
