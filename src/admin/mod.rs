@@ -335,17 +335,17 @@ fn routes() -> OpenApiRouter<Admin> {
 )]
 async fn active_config(State(admin): State<Admin>, headers: HeaderMap) -> Result<Response, Problem> {
     let cached = EntityTags::read(&headers, &IF_NONE_MATCH, true)?;
-    // Before the configuration, which may be newer than its tag, but never older.
+    // The tag and the errors are read before the configuration, which may be newer than they are, but never older.
     let tag = admin.status.entity_tag();
     let is_cached = tag.as_ref().zip(cached).is_some_and(|(tag, cached)| cached.contains(tag));
     let mut response = if is_cached {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
+        let status = admin.status.to_json();
         let active = admin.active.load();
         let mut value = config::show(&active.config, &active.store);
         active.config.secrets.mask_json(&mut value);
-        admin.status.add_to(&mut value);
-        Json(value).into_response()
+        Json(config::extend(value, status)).into_response()
     };
     if let Some(tag) = tag.and_then(|tag| HeaderValue::from_str(&tag).ok()) {
         response.headers_mut().insert(ETAG, tag);

@@ -113,11 +113,9 @@ impl ConfigStatus {
         json!({ "hash": hash, "applied_at": applied_at, "errors": listed, "error_count": errors.len() })
     }
 
-    /// Adds the status to a JSON object.
-    pub(super) fn add_to(&self, json: &mut Value) {
-        if let (Value::Object(object), Ok(Value::Object(fields))) = (json, serde_json::to_value(&**self.0.load())) {
-            object.extend(fields);
-        }
+    /// Returns the status as a JSON object.
+    pub(super) fn to_json(&self) -> Value {
+        json!(**self.0.load())
     }
 }
 

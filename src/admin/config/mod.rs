@@ -229,7 +229,7 @@ fn show_limit(limit: &Limit, rules: &Rules) -> Value {
 }
 
 /// Adds the keys of a map to the keys of settings.
-fn extend(mut settings: Value, keys: Value) -> Value {
+pub(super) fn extend(mut settings: Value, keys: Value) -> Value {
     if let (Value::Object(settings), Value::Object(keys)) = (&mut settings, keys) {
         settings.extend(keys);
     }
