@@ -114,7 +114,7 @@ pub(super) async fn remove(
     let removed = id.clone();
     let text = admin.make_change(change, move |admin| async move {
         restore(&admin).await;
-        let text = active.store.remove_override(&removed).await?;
+        let text = active.store.remove_override(&removed, &admin.layer.overrides().version()).await?;
         refresh(&admin).await;
         text.ok_or_else(unknown)
     });
@@ -127,7 +127,8 @@ async fn write(admin: &Admin, store: &Store, entry: &Override, replaces: bool) -
     let text = serde_json::to_string(entry);
     let text = text.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     restore(admin).await;
-    match store.put_override(&entry.id, &text, entry.until, replaces).await? {
+    let known = admin.layer.overrides().version();
+    match store.put_override(&entry.id, &text, entry.until, replaces, &known).await? {
         PutOverride::Done => {}
         PutOverride::Exists => {
             let detail = format!(
