@@ -1,8 +1,9 @@
 // Changes: overrides and resets, each with a confirmation and, over TCP, with the token of the operator.
 
 import { api, clientName, isHash, model, readRejected } from './data.js';
-import { ago, each, h, section, sentence, table, text } from './draw.js';
-import { load } from './overview.js';
+import { ago, each, h, section, sentence, text } from './draw.js';
+import { table } from './table.js';
+import { load } from './clients.js';
 
 // The token is kept for this tab only, and only after the operator has typed it.
 const TOKEN = 'tidegate-token';
@@ -148,7 +149,7 @@ function overrides() {
   ];
   if (canChange()) columns.push({ head: 'Change', cell: removeCell });
   return [
-    table({ caption: 'Overrides', columns, rows: () => found.map((row) => ({ ...row, key: row.id })), empty: () => problem }),
+    table({ caption: 'Overrides', max: 50, search: (row) => JSON.stringify(row), columns, rows: () => found.map((row) => ({ ...row, key: row.id })), empty: () => problem }),
     canChange() && h('h3', {}, 'Create an override'),
     canChange() && overrideForm(),
   ].filter(Boolean);

@@ -1,9 +1,10 @@
 // The permits of one client of a limit: the form that names the client, its figures, and its changes.
 
 import { api, clientName, isHash, learnValue } from './data.js';
-import { ago, count, each, facts, h, per, refresh, setText, table, text, until } from './draw.js';
+import { ago, count, each, facts, h, per, refresh, setText, text, until } from './draw.js';
+import { table } from './table.js';
 import { VALUES_HINT, canChange, lines, overrideForm, reset } from './changes.js';
-import { load } from './overview.js';
+import { load } from './clients.js';
 
 /** The form that shows the permits of one client. The figures follow the store while the page is shown. */
 export function lookup(route, limit, rule, address, query) {

@@ -3,7 +3,7 @@
 /** The seconds of each series. */
 export const SECONDS = 900;
 
-/** The state, as the last event described it. Series have `total` and `recent`, a list of `SECONDS` values for each counter. */
+/** The state, as the last event described it. Series have `total` and `recent`, a list of `span` values for each counter: `SECONDS` or 60. */
 export const model = {
   status: 'connecting', ready: false, time: 0, skew: 0, gateway: {}, config: { errors: [], error_count: 0 }, problems: [], problem_count: 0, connections: {}, store: {},
   total: null, routes: new Map(), limits: new Map(), upstreams: new Map(), rules: [], hasRules: false,
@@ -99,11 +99,13 @@ function skewAt(time) {
   return Math.abs(skew) < 3000 ? 0 : skew;
 }
 
-/** Adds the last seconds of an event to a series. Lists come without leading zeros. */
+/** Adds the last seconds of an event to a series, which keeps `span` seconds. Lists come without leading zeros. */
 function merge(old, next, seconds) {
+  const zeros = (length) => new Array(length).fill(0);
   const recent = next.recent.map((values, index) => {
-    const kept = seconds < SECONDS && old?.recent ? old.recent[index].slice(seconds) : new Array(SECONDS - seconds).fill(0);
-    return kept.concat(new Array(seconds - values.length).fill(0), values);
+    const known = seconds < SECONDS && old?.recent ? old.recent[index] : [];
+    const all = known.concat(zeros(seconds - values.length), values);
+    return all.length < next.span ? zeros(next.span - all.length).concat(all) : all.slice(-next.span);
   });
   return { ...next, recent };
 }

@@ -1,11 +1,13 @@
 // The pages of a limit, of a route and of the store.
 
 import { api, limitKey, model, perSecond, sum } from './data.js';
-import { chart, count, each, facts, h, link, milliseconds, nameOf, path, per, percent, place, rate, section, setText, table, text } from './draw.js';
+import { chart, count, each, facts, h, link, milliseconds, nameOf, path, per, percent, place, rate, section, setText, text } from './draw.js';
 import { canChange, reset } from './changes.js';
 import { lookup } from './client.js';
 import { fleet } from './fleet.js';
-import { limits, load, rejected, storeFacts } from './overview.js';
+import { load, rejected } from './clients.js';
+import { latencyOf, limits, storeFacts } from './overview.js';
+import { table } from './table.js';
 
 // === A limit ===
 
@@ -85,7 +87,7 @@ function tiers(rule) {
 /** The routes of a shared limit. */
 function routes(rule) {
   return table({
-    caption: 'Routes that share the limit', max: 12,
+    caption: 'Routes that share the limit', max: 12, search: (row) => row.key,
     columns: [{ head: 'Route', isHead: true, cell: link((row) => row.key, (row) => path('route', row.key)) }],
     rows: () => (rule()?.routes ?? []).map((key) => ({ key })),
     empty: '',
@@ -135,7 +137,7 @@ function settings(find) {
 
 /** Writes an item in the form of a rule file. Values that are not set are left out. */
 function yaml(item, indent = '') {
-  const isEmpty = (value) => value == null || (typeof value === 'object' && Object.keys(value).length === 0);
+  const isEmpty = (value) => value == null || (typeof value === 'object' && Object.values(value).every(isEmpty));
   return Object.entries(item).filter(([, value]) => !isEmpty(value)).map(([key, value]) => {
     if (typeof value !== 'object') return `${indent}${key}: ${value}`;
     if (Array.isArray(value) && value.every((part) => typeof part !== 'object')) return `${indent}${key}: [${value.join(', ')}]`;
@@ -153,6 +155,7 @@ export function routePage(route) {
   return [
     h('p', { class: 'crumbs' }, h('a', { href: '#/' }, 'Overview')),
     h('h1', {}, route ? `Route ${route}` : 'Requests without a route'),
+    facts([['Response time in the last minute: p50, p99', () => latencyOf(series())]]),
     chart({
       title: 'Responses', unit: 'per second',
       lines: [line(0, 'muted'), line(2, 'accent'), line(1, 'accent dashed'), line(3, 'strong dotted')],

@@ -72,6 +72,12 @@ export function milliseconds(micros) {
   return value < 1 ? `${value.toFixed(2)} ms` : value < 100 ? `${value.toFixed(1)} ms` : `${whole.format(value)} ms`;
 }
 
+export function bytes(value) {
+  const units = ['B', 'kB', 'MB', 'GB', 'TB'];
+  const power = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, value)) / 3)));
+  return `${power ? tenths.format(value / 1000 ** power) : whole.format(value)} ${units[power]}`;
+}
+
 export function interval(ms) {
   const units = [[86400000, 'day'], [3600000, 'hour'], [60000, 'minute'], [1000, 'second'], [1, 'ms']];
   const [size, unit] = units.find(([size]) => ms % size === 0);
@@ -151,51 +157,6 @@ export const sparkline = (read) => () => {
   };
   return { node, update };
 };
-
-/** A table whose rows have keys. Rows move only while the reader neither points at the table nor has the focus in it. */
-export function table({ caption, columns, rows, empty, max = Infinity }) {
-  const body = h('tbody');
-  const heads = columns.map((column) => h('th', { scope: 'col', class: column.kind }, column.head));
-  const title = h('caption', {}, caption);
-  const node = h('table', {}, title, h('thead', {}, h('tr', {}, heads)), body);
-  const scroll = h('div', { class: 'scroll' }, node);
-  const nothing = h('p', { class: 'empty' });
-  const more = h('button', { type: 'button', class: 'quiet', onclick: () => { max = Infinity; update(); } }, 'Show all');
-  const known = new Map();
-
-  function create() {
-    const cells = columns.map((column) => column.cell());
-    // A narrow page shows each row as a block, with the heads of the columns as labels.
-    const items = cells.map(({ node }, index) => {
-      const { isHead, kind, head } = columns[index];
-      return isHead ? h('th', { scope: 'row', class: kind }, node) : h('td', { class: kind, 'data-label': head }, node);
-    });
-    return { tr: h('tr', {}, items), update: (row) => cells.forEach((cell) => cell.update(row)) };
-  }
-
-  function update() {
-    const all = rows();
-    const shown = all.slice(0, max);
-    const keys = new Set(shown.map((row) => row.key));
-    for (const [key, { tr }] of known) {
-      if (!keys.has(key)) { tr.remove(); known.delete(key); }
-    }
-    const isBusy = scroll.matches(':hover') || scroll.contains(document.activeElement);
-    shown.forEach((row, index) => {
-      const isNew = !known.has(row.key);
-      if (isNew) known.set(row.key, create());
-      const { tr, update } = known.get(row.key);
-      if (isNew || (!isBusy && body.children[index] !== tr)) body.insertBefore(tr, body.children[index] ?? null);
-      update(row);
-    });
-    scroll.classList.toggle('hidden', shown.length === 0);
-    nothing.classList.toggle('hidden', shown.length > 0);
-    more.classList.toggle('hidden', all.length <= shown.length);
-    setText(nothing, typeof empty === 'function' ? empty() : empty);
-  }
-  each(update);
-  return h('div', { class: 'tabled' }, scroll, nothing, more);
-}
 
 // === Charts ===
 

@@ -1,8 +1,9 @@
 // The gateways that share the store. What differs from the others is marked.
 
 import { api } from './data.js';
-import { count, flagged, table, text } from './draw.js';
-import { load } from './overview.js';
+import { count, flagged, text } from './draw.js';
+import { table } from './table.js';
+import { load } from './clients.js';
 
 /** A table of the gateways. */
 export function fleet() {

@@ -1,10 +1,12 @@
 // The overview: what the gateway serves, what it rejects and why, and the state of everything around it.
 
-import { RECENT, clientName, combined, limitKey, model, perSecond, readRejected, sum } from './data.js';
+import { rejected, talkers } from './clients.js';
+import { RECENT, combined, limitKey, model, perSecond, sum } from './data.js';
 import {
-  ago, bar, chart, count, each, facts, flagged, h, link, live, milliseconds, nameOf, path, per, percent, place, rate,
-  section, sentence, setText, sparkline, state, table, text,
+  ago, bar, chart, count, each, facts, flagged, h, link, live, milliseconds, nameOf, path, per, percent, rate, section,
+  sentence, sparkline, state, text,
 } from './draw.js';
+import { table } from './table.js';
 
 const ALL = [0, 1, 2, 3, 4];
 
@@ -13,6 +15,7 @@ export function overview() {
     h('h1', { class: 'unseen' }, 'Overview'),
     tiles(),
     emptyHint(),
+    section('Clients rejected most in the last 5 minutes', rejected('rejected?minutes=5', 6)),
     chart({
       title: 'Requests and rejections', unit: 'per second',
       lines: [
@@ -22,7 +25,7 @@ export function overview() {
     }),
     section('Routes', routes()),
     section('Limits closest to their rate', limits(() => true, 10)),
-    section('Clients rejected most in the last 5 minutes', rejected('rejected?minutes=5')),
+    section('Clients with the most requests in the last 5 minutes', talkers()),
     h('div', { class: 'columns' },
       section('Store', storeFacts(), h('p', {}, h('a', { href: '#/store' }, 'More about the store'))),
       section('Connections', facts([
@@ -58,7 +61,7 @@ function emptyHint() {
 function routes() {
   const figure = (index) => text(({ series }) => rate(perSecond(series, index)));
   return table({
-    caption: 'Routes, busiest first', max: 12,
+    caption: 'Routes, busiest first', max: 12, search: (row) => nameOf(row.key),
     columns: [
       { head: 'Route', isHead: true, cell: link((row) => nameOf(row.series.name), (row) => path('route', row.series.name)) },
       { head: 'Requests/s', kind: 'number', cell: text((row) => rate(row.busy)) },
@@ -66,6 +69,7 @@ function routes() {
       { head: '4xx/s', kind: 'number', cell: figure(1) },
       { head: '5xx/s', kind: 'number', cell: figure(3) },
       { head: 'Requests in all', kind: 'number', cell: text(({ series }) => count(series.total.reduce((a, b) => a + b, 0))) },
+      { head: 'p50, p99', kind: 'number', cell: text(({ series }) => latencyOf(series)) },
       { head: '15 minutes', kind: 'drawn', cell: sparkline(({ series }) => [combined(series, ALL), series.recent[2]]) },
     ],
     rows: () => [...model.routes.values()]
@@ -74,6 +78,9 @@ function routes() {
     empty: 'A route appears here with its first request.',
   });
 }
+
+/** The time until half of the responses of the last minute began, and until 99 % did. */
+export const latencyOf = (series) => (series?.latency ? `${milliseconds(series.latency.p50)}, ${milliseconds(series.latency.p99)}` : '–');
 
 /** A table of the limits that `isShown` selects: OVERALL limits by the used share, then PER_CLIENT limits by rejections. */
 export function limits(isShown, max) {
@@ -88,7 +95,7 @@ export function limits(isShown, max) {
     return rates ? `${rates.tiers.length ? 'by tier' : 'by request'}, default ${per(number, interval_ms)}` : per(number, interval_ms);
   };
   return table({
-    caption: 'Limits: OVERALL by the used share, then PER_CLIENT by rejections', max,
+    caption: 'Limits: OVERALL by the used share, then PER_CLIENT by rejections', max, search: (row) => row.key,
     columns: [
       { head: 'Limit', isHead: true, cell: link((row) => row.key, (row) => path('limit', row.rule.route, row.rule.limit)) },
       { head: 'Rate', cell: text((row) => (row.isPerClient ? `${rateOf(row)} and client` : rateOf(row)) + (row.rule.shadow ? ' (shadow)' : '')) },
@@ -108,52 +115,6 @@ export function limits(isShown, max) {
       return { key, rule, series, isPerClient, used, minute, rank: isPerClient ? minute : Math.round(100 * (used ?? 0)) };
     }).sort((a, b) => a.isPerClient - b.isPerClient || b.rank - a.rank || a.key.localeCompare(b.key)),
     empty: () => (model.hasRules ? 'No limits. Add `limits` to a route of the rule file.' : 'Loading'),
-  });
-}
-
-/** A table of the clients that are rejected most. */
-export function rejected(address) {
-  let found = null;
-  let problem = 'Reading the rejected clients.';
-  load(5000, async () => {
-    try {
-      found = await readRejected(address);
-    } catch (error) {
-      [found, problem] = [null, `The rejected clients cannot be read: ${error.message}.`];
-    }
-  });
-  return table({
-    caption: 'Clients rejected most in the last 5 minutes', max: 10,
-    columns: [
-      { head: 'Client', isHead: true, cell: clientCell },
-      { head: 'Limit', cell: link((row) => limitKey(row.route, row.limit), (row) => path('limit', row.route, row.limit)) },
-      { head: 'Rejected', kind: 'number', cell: text((row) => `${row.error ? '≤ ' : ''}${count(row.count)}`) },
-      { head: 'Rule', cell: text((row) => place(row.location)) },
-      { head: 'Since', kind: 'number', cell: text((row) => ago(row.since)) },
-      { head: 'Last', kind: 'number', cell: text((row) => ago(row.last)) },
-    ],
-    rows: () => (found ?? []).map((row) => ({ ...row, key: `${row.route}/${row.limit}/${row.client}` })),
-    empty: () => (found ? 'No client was rejected in the last 5 minutes.' : problem),
-  });
-}
-
-function clientCell() {
-  const shown = h('a', { class: 'client' });
-  const update = (row) => {
-    setText(shown, row.client ? clientName(row.client) : 'all clients');
-    shown.title = row.client ?? '';
-    shown.href = path('limit', row.route, row.limit) + (row.client ? `?client=${encodeURIComponent(row.client)}` : '');
-  };
-  return { node: shown, update };
-}
-
-/** Calls a function now, and again while its view is shown. */
-export function load(pause, read) {
-  let last = 0;
-  each(() => {
-    if (Date.now() - last < pause || model.status !== 'live') return;
-    last = Date.now();
-    read();
   });
 }
 
@@ -201,7 +162,7 @@ function hasProblem({ name }) {
 function upstreams() {
   const answered = (row) => sum(row, 0, 10);
   return table({
-    caption: 'Upstreams by name',
+    caption: 'Upstreams by name', max: 12, search: (row) => row.key,
     columns: [
       { head: 'Upstream', isHead: true, cell: text((row) => row.name) },
       { head: 'Responses/s', kind: 'number', cell: text((row) => rate(perSecond(row, 0))) },

@@ -50,7 +50,7 @@ function currentNotes() {
   const found = [];
   if (!model.ready) return found;
   if (model.gateway.draining) found.push('The gateway drains. It accepts no new connections, and ends when its requests have finished.');
-  if (model.truncated) found.push('Not everything is shown. Only the first 64 routes, 256 limits and 32 upstreams with traffic have a history.');
+  if (model.truncated) found.push('The first 64 routes, 256 limits and 32 upstreams with traffic have a history of 15 minutes, the others of one minute.');
   return found;
 }
 

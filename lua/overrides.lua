@@ -2,22 +2,19 @@
 --
 -- KEYS  a hash of the texts by id; a sorted set of the ids by their ends (ms); a sorted set of the ids of removed overrides
 --       by the ends of their records (ms); a hash of the records by id: `REVISION END REMEMBERED`, where REVISION is the
---       time of the last change (ms) and REMEMBERED the latest end of all revisions (ms); the version: `REVISION-RANDOM`
---       with the newest revision, which changes whenever the overrides change, so that gateways can recognize a change, a
---       restored backup and lost data
--- ARGV  `put`, id, text, end (ms), random text, the version that the gateway knows, the maximal number of overrides, `1` to
---       replace an override of this id
---       `remove`, id, random text, the version that the gateway knows, the maximal number of removed overrides
---       `restore`, random text, the maximal number of each, then for each entry: id, revision, end, remembered, and the
+--       time of the last change (ms) and REMEMBERED the latest end of all revisions (ms); the version: a random text that
+--       changes whenever the overrides change, so that gateways can recognize a change, a restored backup and lost data
+-- ARGV  `put`, id, text, end (ms), new version, the maximal number of overrides, `1` to replace an override of this id
+--       `remove`, id, new version, the maximal number of removed overrides
+--       `restore`, new version, the maximal number of each, then for each entry: id, revision, end, remembered, and the
 --       text, or an empty text if it was removed
 --       `read`
 -- Returns put: `done`, `exists` or `full`; remove: the text, or false; restore: the numbers of restored overrides and of
 --       restored removals; read: now (ms), the version, or an empty text, ids and texts in turn, ids and records in turn
 --
 -- Invariant: the first sorted set and the texts have the same ids, the second sorted set has the other ids of the records. A
--- revision only grows, and is kept while an earlier revision of its override could be in force. A change is newer than all
--- changes that Redis or the gateway knows, also if Redis has lost them or its clock was set back. A write also removes
--- some of the overrides that have ended, so that no call is long.
+-- revision only grows, and is kept while an earlier revision of its override could be in force. A write also removes some
+-- of the overrides that have ended, so that no call is long.
 
 local texts, ends, removed, records, version = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local time = redis.call('TIME')
@@ -25,29 +22,14 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local function text_of(number) return string.format('%.0f', number) end
 
--- Numbers from 2^53 on are not exact. No gateway writes them.
-local function number_of(text)
-  local number = tonumber(text or '') or 0
-  return number < 2 ^ 53 and number or 0
-end
-
-local function newest_of(text) return number_of(string.match(text or '', '^(%d+)%-')) end
-
-local newest = newest_of(redis.call('GET', version) or '')
-
-local function next_revision(revision, known) return math.max(now, math.max(revision, newest, newest_of(known)) + 1) end
-
-local function set_version(random) redis.call('SET', version, text_of(newest) .. '-' .. random) end
-
 local function record_of(id)
   local record = redis.call('HGET', records, id)
   local revision, ends_at, remembered = string.match(record or '', '^(%d+) (%d+) (%d+)$')
-  return number_of(revision), number_of(ends_at), number_of(remembered)
+  return tonumber(revision or 0), tonumber(ends_at or 0), tonumber(remembered or 0)
 end
 
 -- Without a text, records a removal.
 local function write(id, text, revision, ends_at, remembered)
-  newest = math.max(newest, revision)
   if text then
     redis.call('HSET', texts, id, text)
     redis.call('ZADD', ends, text_of(ends_at), id)
@@ -95,36 +77,36 @@ end
 
 local operations = {}
 
-function operations.put(id, text, ends_at, random, known, max, replaces)
+function operations.put(id, text, ends_at, new_version, max, replaces)
   forget_ended()
   local exists = live_text(id)
   if exists and replaces ~= '1' then return 'exists' end
   if not exists and count_live() >= tonumber(max) then return 'full' end
   local revision, _, remembered = record_of(id)
   ends_at = tonumber(ends_at)
-  write(id, text, next_revision(revision, known), ends_at, math.max(remembered, ends_at))
-  set_version(random)
+  write(id, text, math.max(now, revision + 1), ends_at, math.max(remembered, ends_at))
+  redis.call('SET', version, new_version)
   return 'done'
 end
 
-function operations.remove(id, random, known, max)
+function operations.remove(id, new_version, max)
   forget_ended()
   local text = live_text(id)
   if text then
     local revision, ends_at, remembered = record_of(id)
-    write(id, nil, next_revision(revision, known), ends_at, remembered)
+    write(id, nil, math.max(now, revision + 1), ends_at, remembered)
     bound_removed(max)
-    set_version(random)
+    redis.call('SET', version, new_version)
   end
   return text
 end
 
-function operations.restore(random, max, ...)
+function operations.restore(new_version, max, ...)
   forget_ended()
   local entries, overrides, removals = { ... }, 0, 0
   for i = 1, #entries, 5 do
     local id, text = entries[i], entries[i + 4]
-    local revision, ends_at, remembered = number_of(entries[i + 1]), number_of(entries[i + 2]), number_of(entries[i + 3])
+    local revision, ends_at, remembered = tonumber(entries[i + 1]), tonumber(entries[i + 2]), tonumber(entries[i + 3])
     local is_live = text ~= '' and ends_at > now
     local has_room = not is_live or live_text(id) or count_live() < tonumber(max)
     local own, _, own_remembered = record_of(id)
@@ -134,7 +116,7 @@ function operations.restore(random, max, ...)
     end
   end
   bound_removed(max)
-  if overrides + removals > 0 then set_version(random) end
+  if overrides + removals > 0 then redis.call('SET', version, new_version) end
   return { overrides, removals }
 end
 

@@ -1,12 +1,10 @@
 //! The JSON of `/api/v1/limits`: each limit with its number of buckets.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use tidegate_config::Config;
-use tidegate_layer::rejected::LimitId;
 use tidegate_limit::Mode;
 use tidegate_rules::charge::Limiter;
 use tidegate_rules::limits::rates::Rates;
@@ -63,9 +61,4 @@ fn show_limit(route: &str, limit: &Limit, usage: Option<Usage>) -> Value {
         "location": limit.location,
         "buckets": buckets,
     })
-}
-
-/// Returns all limits with the names of their routes.
-pub(super) fn by_id(config: &Config) -> HashMap<LimitId, (&str, &Limit)> {
-    config.rules.limits().map(|(route, limit)| (LimitId::new(route, &limit.name), (route, limit))).collect()
 }

@@ -25,11 +25,14 @@ mod problems;
 mod query;
 mod record;
 mod rejected;
+mod rejecting;
 mod reload;
+mod routes;
 mod serve;
 mod shared_rejected;
 mod state;
 mod status;
+pub(crate) mod talkers;
 #[cfg(test)]
 mod tests;
 mod upstreams;
@@ -70,11 +73,13 @@ use self::shared_rejected::Sharing;
 use self::state::Start;
 pub(crate) use self::status::ConfigProblem;
 use self::status::ConfigStatus;
+use self::talkers::Talkers;
 use crate::upstream::Upstreams;
 use tidegate_config::Config;
 use tidegate_config::dashboard::DashboardMode;
 use tidegate_layer::layer::RateLimitLayer;
 use tidegate_layer::rejected::RejectedClients;
+use tidegate_limit::clock::wall_time;
 use tidegate_metrics::Metrics;
 use tidegate_store::Store;
 
@@ -94,6 +99,7 @@ pub(crate) struct Admin {
     readiness: Readiness,
     start: Start,
     rejected: Arc<RejectedClients>,
+    talkers: Arc<Talkers>,
     sharing: Arc<Sharing>,
     problems: Arc<Problems>,
     fleet: Arc<Fleet>,
@@ -164,7 +170,7 @@ impl Admin {
         let active = Arc::new(ArcSwap::from_pointee(Active::new(config, layer.store(), upstreams)));
         let (status, reload, audit) = (Arc::new(ConfigStatus::new()), Arc::default(), Audit::default());
         let (rejected, sharing, start) = (Arc::default(), Arc::default(), Start::now());
-        let (events, problems, fleet) = (Events::new(), Arc::default(), Arc::default());
+        let (events, problems, fleet, talkers) = (Events::new(), Arc::default(), Arc::default(), Arc::default());
         Self {
             active,
             status,
@@ -176,6 +182,7 @@ impl Admin {
             readiness,
             start,
             rejected,
+            talkers,
             sharing,
             problems,
             fleet,
@@ -186,6 +193,12 @@ impl Admin {
     pub(crate) fn with_rejected(self, rejected: Arc<RejectedClients>) -> Self {
         rejected.set_keeps_values(self.active.load().config.show_clients);
         Self { rejected, ..self }
+    }
+
+    /// Shows the clients with the most requests, if the rule file asks for it.
+    pub(crate) fn with_talkers(self, talkers: Arc<Talkers>) -> Self {
+        talkers.set_on(self.active.load().config.talkers);
+        Self { talkers, ..self }
     }
 
     pub(crate) fn enable_reload(&self, hook: ReloadHook) {
@@ -208,6 +221,7 @@ impl Admin {
     /// Replaces the configuration, the store and the upstreams that operators see.
     pub(crate) fn replace(&self, config: Arc<Config>, store: Store, upstreams: Vec<Upstreams>) {
         self.rejected.set_keeps_values(config.show_clients);
+        self.talkers.set_on(config.talkers);
         let has_dashboard = !matches!(config.dashboard, DashboardMode::Off);
         self.active.store(Arc::new(Active::new(config, store, upstreams)));
         // After the change, so that no viewer of the old configuration follows.
@@ -223,6 +237,7 @@ impl Admin {
 
     /// Shares changes and rejections with the other gateways, and compares the clock of the store with the gateway's.
     pub(crate) async fn share_with_gateways(&self) {
+        self.talkers.collect(wall_time());
         self.collect_rejections().await;
         let store = self.active.load_full().store.clone();
         // Without a reply, the next call shares the entries, and reads the clock.
@@ -295,6 +310,7 @@ fn routes() -> OpenApiRouter<Admin> {
         .routes(routes!(fleet::send_command))
         .routes(routes!(upstreams::upstreams))
         .routes(routes!(drain::drain, drain::undrain))
+        .routes(routes!(routes::list))
         .routes(routes!(limits))
         .routes(routes!(clients::reset::reset_limit))
         .routes(routes!(clients::inspect, clients::reset::reset_client))
@@ -302,6 +318,7 @@ fn routes() -> OpenApiRouter<Admin> {
         .routes(routes!(overrides::get, overrides::remove))
         .routes(routes!(rejected::list_by_limit))
         .routes(routes!(rejected::list_all))
+        .routes(routes!(talkers::list::list))
         .routes(routes!(audit))
         .routes(routes!(dashboard::events))
         .routes(routes!(explain::explain))

@@ -34,6 +34,16 @@ impl Parameters {
             _ => Err(Problem::bad_request(format!("`{name}` was sent twice"))),
         }
     }
+
+    /// Returns `minutes`: the number of minutes before the current one. 15 without the parameter.
+    pub(super) fn minutes(&self) -> Result<u64, Problem> {
+        match self.one("minutes")?.as_deref() {
+            None | Some("15") => Ok(15),
+            Some("5") => Ok(5),
+            Some("1") => Ok(1),
+            Some(_) => Err(Problem::bad_request("`minutes` is 1, 5 or 15")),
+        }
+    }
 }
 
 /// Decodes percent-encoding, and a plus as a space. Returns `None` if the encoding is broken or not UTF-8.

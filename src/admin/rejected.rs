@@ -1,4 +1,4 @@
-//! `/api/v1/rejected` and `/api/v1/limits/{route}/{limit}/rejected`: the clients that limits reject most.
+//! `/api/v1/rejected` and `/api/v1/limits/{route}/{limit}/rejected`: the clients that are rejected most.
 
 #![expect(unused_qualifications, reason = "utoipa generates them")]
 
@@ -12,19 +12,20 @@ use utoipa::{IntoParams, ToSchema};
 use super::clients::LimitPath;
 use super::problem::Problem;
 use super::query::Parameters;
+use super::rejecting::Rejecting;
 use super::shared_rejected::{SharedClient, SharedName};
-use super::{Active, Admin, limits};
+use super::{Active, Admin};
 use tidegate_layer::rejected::{LimitId, RejectedClient};
 use tidegate_limit::clock::{Timestamp, wall_time};
-use tidegate_rules::limits::rule::{Limit, LimitLocation};
+use tidegate_rules::limits::rule::LimitLocation;
 
 /// The maximum number of clients in a response.
 const MAX_CLIENTS: usize = 100;
 
-/// A client that a limit rejected.
+/// A client whose requests were rejected.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Rejected {
-    /// The address or the hash of the client; null for an OVERALL limit.
+    /// The address or the hash of the client; null for an OVERALL limit and the `max` of `concurrency`.
     client: Option<String>,
     /// The plaintext client key, if `show_clients` is set and the key is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,10 +36,13 @@ pub(super) struct Rejected {
     /// `count` minus this is the lower bound.
     error: u64,
     route: String,
-    limit: String,
-    /// The file and the line.
-    #[schema(value_type = Object)]
-    location: LimitLocation,
+    /// What rejected the requests: `limit`, `concurrency`, `not_identified` (401), `not_allowed` (403), `banned`.
+    cause: &'static str,
+    /// The name of the limit; null if another cause rejected the requests.
+    limit: Option<String>,
+    /// The file and the line of the limit.
+    #[schema(value_type = Option<Object>)]
+    location: Option<LimitLocation>,
     /// The first rejection since the last pause of 15 minutes (RFC 3339).
     since: String,
     /// The last rejection.
@@ -76,7 +80,7 @@ pub(super) async fn list_by_limit(
     admin.rejected_clients(&active, query.as_deref(), Some(LimitId::new(&route, &limit))).await.map(Json)
 }
 
-/// Returns the clients that the limits rejected most, at most 100.
+/// Returns the clients that were rejected most, at most 100: by limits, by `concurrency`, for their credentials, or by bans.
 #[utoipa::path(
     get,
     path = "/rejected",
@@ -100,46 +104,42 @@ impl Admin {
         only: Option<LimitId>,
     ) -> Result<Vec<Rejected>, Problem> {
         let query = Parameters::parse(query, &["minutes", "all"])?;
-        let minutes = match query.one("minutes")?.as_deref() {
-            None | Some("15") => 15,
-            Some("5") => 5,
-            Some("1") => 1,
-            Some(_) => return Err(Problem::bad_request("`minutes` is 1, 5 or 15")),
-        };
+        let minutes = query.minutes()?;
         let of_all_gateways = match query.one("all")?.as_deref() {
             None | Some("0") => false,
             Some("1") => true,
             Some(_) => return Err(Problem::bad_request("`all` is 0 or 1")),
         };
         let shared = if of_all_gateways { self.shared_rejections(active, minutes).await? } else { None };
-        let limits = limits::by_id(&active.config);
+        let rejecting = Rejecting::by_id(&active.config);
         // A reload may have removed a limit.
-        let named = |id: LimitId| limits.get(&id).filter(|_| only.is_none_or(|only| only == id));
+        let named = |id: LimitId| rejecting.get(&id).copied().filter(|_| only.is_none_or(|only| only == id));
         let own = self.rejected.top(wall_time(), minutes).into_iter();
-        let own = own.filter_map(|one| named(one.limit).map(|limit| active.show(*limit, one)));
+        let own = own.filter_map(|one| named(one.limit).map(|by| active.show(by, one)));
         let Some(shared) = shared else { return Ok(own.take(MAX_CLIENTS).collect()) };
         // Gateways share no values, but this gateway may know some.
         let values: HashMap<String, Box<str>> = own.filter_map(|one| Some((one.client?, one.value?))).collect();
         let shared = shared.into_iter().filter_map(|one| {
-            let (_, limit) = named(LimitId::new(&one.name.route, &one.name.limit))?;
+            let by = named(one.name.id()?)?;
             let value = one.name.client.as_ref().and_then(|client| values.get(client).cloned());
-            Some(Rejected::from_shared(one, value, limit))
+            Some(Rejected::from_shared(one, value, by))
         });
         Ok(shared.take(MAX_CLIENTS).collect())
     }
 }
 
 impl Active {
-    fn show(&self, (route, limit): (&str, &Limit), rejected: RejectedClient) -> Rejected {
+    fn show(&self, by: Rejecting<'_>, rejected: RejectedClient) -> Rejected {
         let RejectedClient { client, count, error, since, last, value, .. } = rejected;
         Rejected {
             client: client.id().map(|client| self.name_of(&client)),
             value: value.filter(|_| self.config.show_clients),
             count,
             error,
-            route: route.to_owned(),
-            limit: limit.name.clone(),
-            location: limit.location.clone(),
+            route: by.route.to_owned(),
+            cause: by.cause(),
+            limit: by.limit().map(|limit| limit.name.clone()),
+            location: by.location(),
             since: since.to_rfc3339(),
             last: last.to_rfc3339(),
         }
@@ -147,9 +147,11 @@ impl Active {
 }
 
 impl Rejected {
-    fn from_shared(shared: SharedClient, value: Option<Box<str>>, limit: &Limit) -> Self {
-        let SharedClient { name: SharedName { route, limit: name, client }, count, error, since, last } = shared;
+    fn from_shared(shared: SharedClient, value: Option<Box<str>>, by: Rejecting<'_>) -> Self {
+        let SharedClient { name: SharedName { route, client, .. }, count, error, since, last } = shared;
         let [since, last] = [since, last].map(|millis| Timestamp::from_millis(millis).to_rfc3339());
-        Self { client, value, count, error, route, limit: name, location: limit.location.clone(), since, last }
+        let limit = by.limit().map(|limit| limit.name.clone());
+        let (cause, location) = (by.cause(), by.location());
+        Self { client, value, count, error, route, cause, limit, location, since, last }
     }
 }

@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-use super::{Active, Admin, limits};
-use tidegate_layer::rejected::{LimitId, MAX_MINUTES, RejectedClient, RejectedInMinute, minute_of};
+use super::rejecting::{By, Rejecting};
+use super::{Active, Admin};
+use tidegate_layer::rejected::{Cause, LimitId, MAX_MINUTES, RejectedClient, RejectedInMinute, minute_of};
 use tidegate_limit::clock::{Timestamp, wall_time};
 use tidegate_limit::random::random;
 use tidegate_store::{RejectedMinute, StoreError};
@@ -50,7 +51,7 @@ struct SharedMinute {
     rest: u64,
 }
 
-/// A client that a limit rejected.
+/// A client whose requests were rejected.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct SharedClient {
     #[serde(flatten)]
@@ -62,12 +63,34 @@ pub(super) struct SharedClient {
     pub(super) last: u64,
 }
 
-/// The names of a client and a limit.
+/// The names of a client, and of the limit or the cause that rejected it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Hash, Serialize)]
 pub(super) struct SharedName {
     pub(super) route: String,
+    /// Empty if another cause rejected the client. A gateway of an older version ignores such an entry.
     pub(super) limit: String,
     pub(super) client: Option<String>,
+    /// The cause, unless it is a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cause: Option<String>,
+}
+
+impl SharedName {
+    fn new(by: Rejecting<'_>, client: Option<String>) -> Self {
+        let (limit, cause) = match by.by {
+            By::Limit(limit) => (limit.name.clone(), None),
+            By::Cause(cause) => (String::new(), Some(cause.as_str().to_owned())),
+        };
+        Self { route: by.route.to_owned(), limit, client, cause }
+    }
+
+    /// Returns the id of the limit or the cause; `None` for a cause of a newer version.
+    pub(super) fn id(&self) -> Option<LimitId> {
+        match &self.cause {
+            None => Some(LimitId::new(&self.route, &self.limit)),
+            Some(cause) => Some(LimitId::of_cause(&self.route, Cause::parse(cause)?)),
+        }
+    }
 }
 
 impl Default for Sharing {
@@ -127,13 +150,13 @@ impl Admin {
 
 impl Active {
     fn to_share(&self, minute: RejectedInMinute) -> SharedMinute {
-        let limits = limits::by_id(&self.config);
+        let rejecting = Rejecting::by_id(&self.config);
         let RejectedInMinute { clients, rest, .. } = minute;
         let (clients, next) = most_rejected(clients);
         let share = |rejected: RejectedClient| {
-            let (route, limit) = limits.get(&rejected.limit)?;
+            let by = *rejecting.get(&rejected.limit)?;
             let client = rejected.client.id().map(|client| self.name_of(&client));
-            let name = SharedName { route: (*route).to_owned(), limit: limit.name.clone(), client };
+            let name = SharedName::new(by, client);
             let [since, last] = [rejected.since, rejected.last].map(Timestamp::as_millis);
             Some(SharedClient { name, count: rejected.count, error: rejected.error, since, last })
         };
@@ -194,7 +217,8 @@ mod tests {
     use super::*;
 
     fn client(name: &str, count: u64, error: u64, times: [u64; 2]) -> SharedClient {
-        let name = SharedName { route: "all".to_owned(), limit: "own".to_owned(), client: Some(name.to_owned()) };
+        let name =
+            SharedName { route: "all".to_owned(), limit: "own".to_owned(), client: Some(name.to_owned()), cause: None };
         SharedClient { name, count, error, since: times[0], last: times[1] }
     }
 

@@ -16,6 +16,7 @@ use super::threads::Threads;
 use super::upstreams::WorkerUpstreams;
 use super::worker::{StartedWorker, Worker, WorkerHandle};
 use super::{Gateway, Reloader};
+use crate::admin::talkers::Talkers;
 use crate::admin::{Admin, Readiness};
 use crate::credentials::Verifiers;
 use crate::forward::find_in;
@@ -39,11 +40,12 @@ struct Opened {
     stores: Stores,
     listeners: Listeners,
     upstreams: WorkerUpstreams,
+    talkers: Arc<Talkers>,
 }
 
 impl Opened {
     fn running(self, checked: watch::Sender<Upstreams>, workers: Vec<WorkerHandle>, control: ControlTasks) -> Running {
-        let Self { config, metrics, layer, admin, readiness: _, stores, listeners, upstreams } = self;
+        let Self { config, metrics, layer, admin, readiness: _, stores, listeners, upstreams, talkers: _ } = self;
         let (state_file, access_log) = (None, None);
         Running {
             config,
@@ -66,6 +68,7 @@ impl Opened {
 pub(super) fn start(config: Config, workers: usize, inherited: InheritedSockets) -> Result<Gateway, GatewayStartError> {
     let (opened, names) = open(config, workers, inherited)?;
     let (layer, readiness) = (opened.layer.clone(), opened.readiness.clone());
+    let talkers = Arc::clone(&opened.talkers);
     let admin_socket = opened.listeners.admin_socket().map_err(GatewayStartError::Worker)?;
     let admin_address = admin_socket.as_ref().and_then(inherited::local_address);
     let served = opened.listeners.distribute(workers)?;
@@ -81,7 +84,8 @@ pub(super) fn start(config: Config, workers: usize, inherited: InheritedSockets)
     let traces = Traces::start(&opened.metrics, &layer, &opened.upstreams.resolver().hosts());
     let worker = |number, listeners| {
         let (layer, traces) = (layer.for_gateway_worker(number), traces.clone());
-        Worker { layer, traces, listeners, accepting: accept.clone(), drain: drained.clone() }
+        let talkers = talkers.recorder(number);
+        Worker { layer, traces, listeners, accepting: accept.clone(), drain: drained.clone(), talkers }
     };
     let (handles, workers) = start_workers(&threads, served, worker)?.into_iter().unzip();
     let operators = Operators::new(layer.clone(), opened.admin.clone());
@@ -119,8 +123,10 @@ fn open(config: Config, workers: usize, inherited: InheritedSockets) -> Result<(
     layer.replace_all(&config, stores.clone(), &find_in(upstreams.per_worker()), upstreams.services());
     let readiness = Readiness::new();
     let active = (Arc::clone(&config), upstreams.shared());
+    let talkers = Arc::new(Talkers::new(workers));
     let admin = Admin::new(active, layer.clone(), Arc::clone(&metrics), readiness.clone()).with_rejected(rejected);
-    Ok((Opened { config, metrics, layer, admin, readiness, stores, listeners, upstreams }, names))
+    let admin = admin.with_talkers(Arc::clone(&talkers));
+    Ok((Opened { config, metrics, layer, admin, readiness, stores, listeners, upstreams, talkers }, names))
 }
 
 /// Creates the layer of all workers.

@@ -1,7 +1,7 @@
 //! A worker: a thread with its own runtime, which accepts connections and serves their requests.
 
 use std::io;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use socket2::Socket;
@@ -12,6 +12,7 @@ use tower::Layer;
 
 use super::threads::Threads;
 use super::{MAINTENANCE_INTERVAL, runtime};
+use crate::admin::talkers::TalkerRecorder;
 use crate::forward::Forward;
 use crate::gateway::access::{AccessLogLayer, Traces};
 use crate::server::{Drain, Server};
@@ -27,6 +28,8 @@ pub(super) struct Worker {
     pub(super) accepting: watch::Receiver<bool>,
     /// Ends the worker.
     pub(super) drain: Drain,
+    /// Counts the requests of clients.
+    pub(super) talkers: Option<Arc<TalkerRecorder>>,
 }
 
 /// Sends commands to a running worker.
@@ -62,7 +65,7 @@ impl Worker {
 
     fn run(mut self, runtime: &Runtime, mut commands: UnboundedReceiver<Command>) -> io::Result<()> {
         let layer = self.layer;
-        let service = AccessLogLayer::new(self.traces).layer(layer.layer(Forward));
+        let service = AccessLogLayer::new(self.traces).with_talkers(self.talkers).layer(layer.layer(Forward));
         runtime.block_on(async {
             layer.connect();
             tokio::spawn(release_freed_memory());

@@ -80,6 +80,7 @@ impl ConfigInternals for Config {
             admin,
             admin_tokens,
             show_clients,
+            talkers,
             dashboard,
             access_log,
             buckets,
@@ -101,7 +102,7 @@ impl ConfigInternals for Config {
         limits.for_each(|limit| limit.location = LimitLocation::default());
         let other_rules = (&rules.requests, &rules.addresses, &rules.fields, &rules.credentials, identities);
         format!(
-            "{listen:?}{max_connections}{admin:?}{admin_tokens:?}{show_clients}{dashboard:?}{access_log:?}{buckets:?}{store:?}{dns_servers:?}{upstreams:?}{routes:?}{other_rules:?}"
+            "{listen:?}{max_connections}{admin:?}{admin_tokens:?}{show_clients}{talkers}{dashboard:?}{access_log:?}{buckets:?}{store:?}{dns_servers:?}{upstreams:?}{routes:?}{other_rules:?}"
         )
     }
 

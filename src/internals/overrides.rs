@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use tidegate_layer::layer::RateLimitLayer;
 use tidegate_layer::overrides::{Action, Adjustment, Override, Scope, Target};
-use tidegate_store::{OverridesVersion, StoreError};
+use tidegate_store::StoreError;
 
 /// Bans this many addresses from 10.0.0.0 on, and as many clients, for an hour.
 ///
@@ -27,7 +27,7 @@ pub async fn ban_many(layer: &RateLimitLayer, count: u32) -> Result<(), StoreErr
                 by: "a benchmark".to_owned(),
             };
             let text = serde_json::to_string(&one).unwrap_or_default();
-            _ = store.put_override(&one.id, &text, one.until, false, &OverridesVersion::default()).await?;
+            _ = store.put_override(&one.id, &text, one.until, false).await?;
         }
     }
     layer.refresh_overrides().await

@@ -22,10 +22,10 @@ use crate::support::wire::soon;
 use crate::support::wire::upstream::{Origin, OriginConnection};
 
 /// A gateway whose log is read after its exit.
-struct Logged {
-    program: Program,
-    address: SocketAddr,
-    admin: SocketAddr,
+pub(crate) struct Logged {
+    pub(crate) program: Program,
+    pub(crate) address: SocketAddr,
+    pub(crate) admin: SocketAddr,
     _file: RuleFile,
 }
 
@@ -47,11 +47,16 @@ routes:
   - {{ name: all, match: {{ path: /** }}, upstream: origin, limits: [{limits}] }}\n"
             ),
         );
+        Self::run(file)
+    }
+
+    /// Starts a gateway with this rule file.
+    pub(crate) fn run(file: RuleFile) -> Self {
         let (program, address, admin) = Program::run(&file, &["--log-format", "json"]);
         Self { program, address, admin, _file: file }
     }
 
-    async fn client(&self) -> Raw {
+    pub(crate) async fn client(&self) -> Raw {
         Raw::connect(self.address).await
     }
 
@@ -66,7 +71,7 @@ routes:
     }
 
     /// Terminates the gateway. Returns the lines of its access log.
-    async fn lines(self) -> Vec<Value> {
+    pub(crate) async fn lines(self) -> Vec<Value> {
         self.program.signal("TERM");
         let ended = tokio::task::spawn_blocking(|| self.program.wait_for_exit()); // clients close while it drains
         let (status, log) = ended.await.expect("an end");
@@ -78,7 +83,7 @@ routes:
 
 /// Returns the line with this message. Lines may be out of order: a line may be written after the client's next
 /// request.
-fn line<'l>(lines: &'l [Value], message: &str) -> &'l Value {
+pub(crate) fn line<'l>(lines: &'l [Value], message: &str) -> &'l Value {
     lines.iter().find(|line| line["message"] == message).unwrap_or_else(|| panic!("no {message} in {lines:?}"))
 }
 

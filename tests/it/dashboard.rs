@@ -153,6 +153,60 @@ async fn first_event_has_the_history_and_later_events_one_second() {
 }
 
 #[tokio::test]
+async fn routes_have_their_latency() {
+    let gateway = TestGateway::start(RULES);
+    let routes = async || -> Value {
+        serde_json::from_str(&ask(gateway.admin, "/api/v1/routes", LOCAL).await.text()).expect("JSON")
+    };
+    let shop = &routes().await[0];
+    assert_eq!((&shop["route"], &shop["upstream"], &shop["p50_ms"]), (&json!("shop"), &json!("echo"), &Value::Null));
+    for _ in 0..6 {
+        gateway.get("/shop", "").await;
+    }
+    let counted = json!({ "successful": 4, "client_errors": 0, "rejected": 2, "server_errors": 0, "client_gone": 0 });
+    let list = soon(async {
+        loop {
+            let list = routes().await;
+            if list[0]["last_minute"] == counted {
+                break list;
+            }
+        }
+    })
+    .await;
+    let [p50, p99] = ["p50_ms", "p99_ms"].map(|key| list[0][key].as_f64().expect("a latency"));
+    assert!(p50 > 0.0 && p50 <= p99, "{list}");
+    let (mut client, _) = view(gateway.admin).await;
+    let (_, data) = event(&mut client).await;
+    let latency = &data["routes"][0]["latency"];
+    assert!(latency["p50"].as_u64() > Some(0) && latency["p50"].as_u64() <= latency["p99"].as_u64(), "{data}");
+}
+
+/// The page searches all routes.
+#[tokio::test]
+async fn events_have_more_routes_than_those_with_a_long_history() {
+    let route =
+        |number: u32| format!("  - {{ name: r{number}, match: {{ path: /{number} }}, respond: {{ status: 204 }} }}\n");
+    let text: String = (0..70).map(route).collect();
+    let gateway = TestGateway::start(&format!("routes:\n{text}"));
+    for number in 0..70 {
+        assert_eq!(gateway.get(&format!("/{number}"), "").await.status(), 204);
+    }
+    let (mut client, _) = view(gateway.admin).await;
+    let routes = soon(async {
+        loop {
+            let (_, mut data) = event(&mut client).await;
+            if data["routes"].as_array().is_some_and(|routes| routes.len() == 70) {
+                assert_eq!(data["truncated"], true);
+                break data["routes"].take();
+            }
+        }
+    })
+    .await;
+    let spans = routes.as_array().expect("a list").iter().map(|route| route["span"].as_u64());
+    assert_eq!(spans.filter(|span| *span == Some(60)).count(), 6);
+}
+
+#[tokio::test]
 async fn viewers_are_bounded() {
     let gateway = TestGateway::start(RULES);
     let mut viewers = Vec::new();

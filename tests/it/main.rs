@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, reason = "a test binary exports nothing")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic fails the test")]
 
+mod access_customer;
 mod access_formats;
 mod access_log;
 mod actions;
@@ -121,6 +122,7 @@ mod stalls;
 mod starvation;
 mod stress;
 mod support;
+mod talkers;
 mod targets;
 mod threads;
 mod tidy;

@@ -3,8 +3,9 @@
 use deadpool_redis::redis;
 use serde_json::{Value, json};
 
-use crate::admin_api::Admin;
+use crate::admin_api::{Admin, TOKEN};
 use crate::support::redis::RedisServer;
+use crate::support::wire::raw::Raw;
 use crate::support::wire::soon;
 
 /// Sends requests of a client with this key. Returns the number of rejected ones.
@@ -162,4 +163,87 @@ fn gateways_remove_their_own_minutes_and_old_ones() {
     assert_eq!(put("ahead", now + 30), [text("own", now), text("ahead", now + 30)]);
     assert_eq!(put("ahead", now + 46), [text("own", now), text("ahead", now + 46)]);
     assert_eq!(put("ahead", now + 1), [text("own", now), text("ahead", now + 1)]);
+}
+
+const OTHER_CAUSES: &str = "upstreams: { echo: { targets: ['builtin:echo'] } }
+identities: { keys: { header: x-api-key, file: FOLDER/keys } }
+routes:
+  - { name: private, match: { path: /private }, require: { keys: { tier: partner } }, upstream: echo }
+  - { name: busy, match: { path: /busy }, concurrency: { max: 9, per_client: 1, client: 'header:x-key' }, upstream: echo }
+  - { name: rest, match: {}, upstream: echo }
+";
+
+/// Starts a gateway with routes that reject requests without limits.
+fn without_limits(store: &str) -> Admin {
+    let admin = Admin::with_tokens(store);
+    std::fs::write(admin.folder.join("keys"), "k-basic: { id: basic, tier: basic }\n").expect("written");
+    std::fs::write(admin.folder.join("token"), format!("{TOKEN}\n")).expect("written");
+    let folder = admin.folder.to_str().expect("a path in UTF-8").to_owned();
+    admin.reload(&(store.to_owned() + &OTHER_CAUSES.replace("FOLDER", &folder)));
+    admin
+}
+
+/// Sends requests that all get this status.
+async fn refuse(admin: &Admin, path: &str, fields: &str, (status, requests): (u16, usize)) {
+    for _ in 0..requests {
+        assert_eq!(admin.request(path, fields).await.status(), status, "{path} {fields}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_causes_are_listed_by_route() {
+    let admin = without_limits("");
+    refuse(&admin, "/private", "X-Api-Key: secret-1\r\n", (401, 3)).await;
+    refuse(&admin, "/private", "X-Api-Key: k-basic\r\n", (403, 2)).await;
+    let address = admin.gateway().addresses()[0].tcp().expect("an address");
+    let mut held = Raw::connect(address).await;
+    held.send("POST /busy HTTP/1.1\r\nHost: a\r\nX-Key: secret-2\r\nContent-Length: 2\r\n\r\na").await;
+    soon(held.head()).await.expect("a response that has begun");
+    refuse(&admin, "/busy", "X-Key: secret-2\r\n", (429, 4)).await;
+    refuse(&admin, "/busy", "X-Key: secret-3\r\n", (200, 1)).await;
+    let ban = ["ban", "--address", "127.0.0.0/8", "--for", "1h", "--reason", "a test"];
+    let (code, _, errors) = admin.run(&ban, Some(&admin.folder.join("token"))).await;
+    assert_eq!(code, 0, "{errors}");
+    refuse(&admin, "/", "", (403, 5)).await;
+
+    let all = list(&admin, "rejected").await;
+    assert_eq!(counts(&all), [(5, 0), (4, 0), (3, 0), (2, 0)]);
+    let by: Vec<_> = all.iter().map(|one| [&one["route"], &one["cause"]].map(|name| name.as_str())).collect();
+    let expected =
+        [("rest", "banned"), ("busy", "concurrency"), ("private", "not_identified"), ("private", "not_allowed")];
+    assert_eq!(by, expected.map(|(route, cause)| [Some(route), Some(cause)]));
+    assert!(all.iter().all(|one| one["limit"].is_null() && one["location"].is_null()), "{all:?}");
+    let clients: Vec<_> = all.iter().map(|one| one["client"].as_str().expect("a client")).collect();
+    assert_eq!((clients[0], clients[1].len(), clients[2], clients[3]), ("127.0.0.1", 32, "127.0.0.1", "127.0.0.1"));
+    assert!(!json!(all).to_string().contains("secret-"), "{all:?}");
+    let (_, text, _) = admin.run(&["top"], None).await;
+    assert!(text.contains("rest (banned)") && text.contains("busy (concurrency)"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full_route_is_listed_for_all_clients() {
+    let admin = Admin::with_tokens("");
+    admin.reload(
+        "upstreams: { echo: { targets: ['builtin:echo'] } }
+routes: [{ name: busy, match: {}, concurrency: { max: 1 }, upstream: echo }]\n",
+    );
+    let mut held = Raw::connect(admin.gateway().addresses()[0].tcp().expect("an address")).await;
+    held.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\na").await;
+    soon(held.head()).await.expect("a response that has begun");
+    refuse(&admin, "/", "", (503, 2)).await;
+    let all = list(&admin, "rejected").await;
+    assert_eq!((counts(&all), &all[0]["client"]), (vec![(2, 0)], &Value::Null));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_causes_of_two_gateways_are_merged() {
+    let Some(redis) = RedisServer::start() else { return };
+    let store = format!("store: {}\n", redis.rule());
+    let [one, other] = [without_limits(&store), without_limits(&store)];
+    refuse(&one, "/private", "", (401, 3)).await;
+    refuse(&other, "/private", "", (401, 2)).await;
+    list(&other, "rejected").await;
+    soon(async { while counts(&list(&one, "rejected?all=1").await) != [(5, 0)] {} }).await;
+    let all = list(&one, "rejected?all=1").await;
+    assert_eq!((&all[0]["cause"], &all[0]["limit"]), (&json!("not_identified"), &Value::Null));
 }

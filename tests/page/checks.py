@@ -80,6 +80,48 @@ def figures(scene: Scene) -> None:
     scene.start_load()
 
 
+@check("rejected clients stand on the first screen, also those without credentials")
+def first_screen(scene: Scene) -> None:
+    browser = scene.browser
+    for _ in range(3):
+        expect("the status", scene.gateway.get("/partners/a"), 401)
+    browser.resize(1400)
+    scene.show()
+    table = "Clients rejected most"
+    script = """
+      const table = [...document.querySelectorAll('table')].find((table) => table.caption.textContent.startsWith(arguments[0]));
+      return [...(table?.tBodies[0].rows ?? [])].map((row) => [row.cells[1].textContent, row.getBoundingClientRect().bottom]);"""
+    rows = wait_until("the rejected clients", lambda: [row for row in browser.run(script, table) if row[0] == "partners: credentials"] and browser.run(script, table))
+    expect(f"{rows} on the first screen", all(bottom <= 900 for _, bottom in rows), True)
+
+
+@check("the clients with the most requests are listed, and sorted by bytes")
+def talkers(scene: Scene) -> None:
+    browser = scene.browser
+    scene.show()
+    row = lambda: cells(scene, "127.0.0.1", "Clients with the most requests")
+    wait_until("the client", lambda: row() and number(row()[1]) > 100)
+    browser.choose(".order select", "bytes")
+    wait_until("the bytes", lambda: row() and re.fullmatch(r"[\d.]+ k?M?B", row()[2]))
+
+
+@check("a table of 90 routes has pages and a search, and no route is left out")
+def search(scene: Scene) -> None:
+    browser = scene.browser
+    routes = "".join(f"  - {{ name: r{number:02}, match: {{ path: /{number} }}, respond: {{ status: 204 }} }}\n" for number in range(90))
+    gateway = scene.start_gateway("many", f"listen: 127.0.0.1:0\nadmin: '127.0.0.1:0'\nroutes:\n{routes}")
+    for number_ in range(90):
+        expect("the status", gateway.get(f"/{number_}"), 204)
+    scene.show(gateway=gateway)
+    wait_until("the pages", lambda: "1 to 12 of 90" in browser.text("main"))
+    browser.run("document.querySelector('[aria-label^=\"Next page: Routes\"]').click()")
+    expect("the second page", "13 to 24 of 90" in browser.text("main"), True)
+    browser.type("[aria-label^='Search: Routes']", "r89")
+    wait_until("the route", lambda: cells(scene, "r89", "Routes"))
+    expect("a duration", cells(scene, "r89", "Routes")[6].endswith("ms"), True)
+    check_accessible(scene, "search")
+
+
 @check("a rejected rule file shows its five errors until a valid file is applied")
 def errors(scene: Scene) -> None:
     scene.show()

@@ -129,6 +129,7 @@ class Scene:
     def start_gateway(self, name: str, rules: str | None = None) -> Gateway:
         folder = self.folder / name
         folder.mkdir()
+        (folder / "keys").write_text("partner-1: { id: one }\n")
         (folder / "tokens").write_text(f"ann:{TOKEN}\n")
         text = rules or (FOLDER / "rules.yaml").read_text()
         (folder / "tidegate.yaml").write_text(text.replace("@REDIS@", str(self.redis_port)))

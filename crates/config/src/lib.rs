@@ -70,6 +70,9 @@ pub struct Config {
     /// Whether operators see the values of rejected clients.
     #[doc(hidden)]
     pub show_clients: bool,
+    /// Whether the requests of each client are counted for operators.
+    #[doc(hidden)]
+    pub talkers: bool,
     /// Whether the admin listener serves the dashboard.
     #[doc(hidden)]
     pub dashboard: DashboardMode,

@@ -108,7 +108,7 @@ pub mod redisson;
 pub mod rejected;
 #[doc(hidden)]
 pub mod ruleset;
-
+#[doc(hidden)]
 pub use layer::{
     Admission, CheckError, LayerError, Limited, NotSent, OverTls, Peer, RateLimitLayer, RateLimitLayerBuilder,
     RateLimited, RateLimitedBody, Rejection, ReportHandle, RequestOutcome, RequestReport, RulesChange, TlsPeer,

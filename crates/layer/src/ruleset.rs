@@ -15,9 +15,10 @@ use crate::admission::{Admitted, Denial, Permit, may_wait};
 use crate::authorization::{AskService, WorkerServices};
 use crate::headers::Members;
 use crate::recording::Inputs;
-use crate::rejected::LimitId;
+use crate::rejected::{Cause, LimitId};
 use tidegate_metrics::{InFlightMetrics, LimitMetrics, Metrics, RouteMetrics, ServiceMetrics, WaitMetrics};
-use tidegate_rules::charge::Limiter;
+use tidegate_rules::charge::{ClientId, Limiter};
+use tidegate_rules::client::ClientSource;
 use tidegate_rules::limits::policy::Policy;
 use tidegate_rules::request::facts::grpc_timeout::{Received, has_grpc_timeout};
 use tidegate_rules::request::facts::{BadRequest, Facts, HostRequirement};
@@ -115,6 +116,8 @@ pub struct CompiledRoute {
     limits: Vec<LimitMetrics>,
     /// The identities of the limits, for operators.
     limit_ids: Vec<LimitId>,
+    /// The identities of the other causes of rejections, in the order of [`Cause::ALL`].
+    cause_ids: [LimitId; Cause::ALL.len()],
     /// The upstream of the route, for each worker.
     upstreams: WorkerUpstreams,
     /// The waiting times, if a limit of the route lets requests wait.
@@ -296,6 +299,11 @@ impl RuleSet {
         self.rules.addresses.address(facts)
     }
 
+    /// Returns the client of a request by its address. `None` if its peer has no address.
+    pub fn client_by_address(&self, facts: &Facts<'_>) -> Option<ClientId> {
+        ClientSource::Ip.identify(facts, &self.rules.addresses).ok()
+    }
+
     /// Returns the counters of a route's responses.
     pub fn metrics<'r>(&'r self, found: Option<FoundRoute<'r>>) -> &'r RouteMetrics {
         found.map_or(&self.unrouted, |found| &found.compiled.metrics)
@@ -333,6 +341,7 @@ impl CompiledRoute {
             metrics: responses,
             limits,
             limit_ids: route.limits.iter().map(|limit| LimitId::new(limit.owner(&route.name), &limit.name)).collect(),
+            cause_ids: Cause::ALL.map(|cause| LimitId::of_cause(&route.name, cause)),
             upstreams: Box::default(),
             waits,
             in_flight: route.concurrency.as_ref().map(|_| metrics.in_flight(Arc::clone(&route.name))),
@@ -361,6 +370,11 @@ impl CompiledRoute {
     /// Returns the identity of the limit at this position.
     pub fn limit_id(&self, index: usize) -> Option<LimitId> {
         self.limit_ids.get(index).copied()
+    }
+
+    /// Returns the identity of another cause of rejections.
+    pub fn cause_id(&self, cause: Cause) -> LimitId {
+        self.cause_ids[cause as usize]
     }
 
     /// Counts the decision of each limit. A limit that would have granted a rejected request counts nothing, since it

@@ -30,7 +30,7 @@ use self::identities::Identities;
 pub use self::identities::{Credential, LoadOutcome};
 pub use self::instruments::gauge::GaugeGuard;
 use self::instruments::histogram::Histogram;
-pub use self::instruments::sample::{ConnectionSample, Sample};
+pub use self::instruments::sample::{ConnectionSample, Durations, Sample};
 pub use self::process::reloads::ReloadOutcome;
 use self::process::reloads::Reloads;
 use self::process::usage::Usage;

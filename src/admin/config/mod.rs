@@ -35,6 +35,7 @@ pub(crate) fn show(config: &Config, store: &Store) -> Value {
         "admin": config.admin.as_ref().map(ToString::to_string),
         "admin_tokens": config.admin_tokens,
         "show_clients": config.show_clients,
+        "talkers": config.talkers,
         "access_log": config.access_log,
         "dashboard": config.dashboard,
         "metrics": { "buckets_ms": config.buckets.iter().map(Duration::as_millis).collect::<Vec<_>>() },

@@ -5,7 +5,8 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::history::{History, Recent};
+use super::history::{History, Recent, Series};
+use super::latency::Latency;
 use crate::admin::problems::GatewayProblem;
 use crate::admin::{Active, Admin};
 use crate::upstream::TargetCondition;
@@ -31,10 +32,10 @@ struct Frame<'a> {
     connections: ConnectionSample,
     store: StoreState<'a>,
     total: Counts<'a, 5>,
-    routes: Vec<Named<'a, 5>>,
+    routes: Vec<RouteState<'a>>,
     limits: Vec<LimitState<'a>>,
     upstreams: Vec<UpstreamState<'a>>,
-    /// Whether there are more routes, limits or upstreams with traffic.
+    /// Whether there are routes, limits or upstreams with traffic, but without a history of 15 minutes.
     truncated: bool,
 }
 
@@ -49,7 +50,23 @@ struct GatewayState {
 #[derive(Debug, Serialize)]
 struct Counts<'a, const N: usize> {
     total: &'a [u64],
+    /// The number of seconds that the page keeps.
+    span: usize,
     recent: Recent<'a, N>,
+}
+
+impl<'a, const N: usize> Counts<'a, N> {
+    fn new(series: &'a Series<N>, seconds: usize) -> Self {
+        Self { total: &series.last, span: series.span(), recent: series.recent(seconds) }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct RouteState<'a> {
+    /// The latency in the last minute, in microseconds.
+    latency: Option<Latency>,
+    #[serde(flatten)]
+    named: Named<'a, 5>,
 }
 
 #[derive(Debug, Serialize)]
@@ -104,11 +121,11 @@ impl Admin {
             route,
             limit,
             used: history.latest.limits.get(&(route.clone(), limit.clone())).and_then(|limit| limit.used),
-            counts: Counts { total: &series.last, recent: series.recent(seconds) },
+            counts: Counts::new(series, seconds),
         });
         let upstreams = history.upstreams.iter().map(|(name, series)| {
             let latest = history.latest.upstreams.get(name).copied().unwrap_or_default();
-            let counts = Counts { total: &series.last, recent: series.recent(seconds) };
+            let counts = Counts::new(series, seconds);
             let (connections, waiting) = (latest.connections, latest.waiting);
             let used = active.upstreams.first().and_then(|worker| worker.get(name));
             let panic = used.is_some_and(|upstream| upstream.is_panic(now));
@@ -116,9 +133,9 @@ impl Admin {
             let usable = used.iter().filter(|one| one.condition(now) == TargetCondition::Usable).count();
             UpstreamState { connections, waiting, targets: used.len(), usable, panic, named: Named { name, counts } }
         });
-        let routes = history.routes.iter().map(|(name, series)| {
-            let counts = Counts { total: &series.last, recent: series.recent(seconds) };
-            Named { name, counts }
+        let routes = history.routes.iter().map(|(name, series)| RouteState {
+            latency: history.latencies.of_route(name),
+            named: Named { name, counts: Counts::new(series, seconds) },
         });
         let frame = Frame {
             time: unix_seconds(),
@@ -132,7 +149,7 @@ impl Admin {
             problem_count: problems.len(),
             connections: history.latest.connections,
             store: store_state(&active, history, seconds),
-            total: Counts { total: &history.total.last, recent: history.total.recent(seconds) },
+            total: Counts::new(&history.total, seconds),
             routes: routes.collect(),
             limits: limits.collect(),
             upstreams: upstreams.collect(),
@@ -163,6 +180,6 @@ fn store_state<'a>(active: &Active, history: &'a History, seconds: usize) -> Sto
         calls: latest.calls,
         known_refusals: latest.known_refusals,
         charged: latest.charged,
-        counts: Counts { total: &history.store.last, recent: history.store.recent(seconds) },
+        counts: Counts::new(&history.store, seconds),
     }
 }

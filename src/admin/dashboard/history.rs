@@ -1,20 +1,33 @@
 //! The last 15 minutes of the counters, one value for each second. Of routes, limits and upstreams, only those with
-//! traffic use memory: at most 20.5 kB for a route, 16.4 kB for a limit and 12.3 kB for an upstream, together 5.9 MB.
+//! traffic use memory: at most 20.5 kB for a route, 16.4 kB for a limit and 12.3 kB for an upstream. The first have 15
+//! minutes, others one minute with at most 1.4 kB: together less than 10 MB.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
+use super::latency::Latencies;
 use tidegate_metrics::Sample;
 
 /// The number of seconds that are kept.
 pub(super) const SECONDS: usize = 900;
 
-/// The maximum numbers of series. The routes, limits and upstreams that have traffic first have a history.
-const MAX_ROUTES: usize = 64;
-const MAX_LIMITS: usize = 256;
-const MAX_UPSTREAMS: usize = 32;
+/// The number of seconds of the other series.
+const MINUTE: usize = 60;
+
+/// The numbers of series with 15 minutes, and of all series. Those that have traffic first have a history.
+const MAX_ROUTES: MaxSeries = MaxSeries { long: 64, all: 1_024 };
+const MAX_LIMITS: MaxSeries = MaxSeries { long: 256, all: 2_048 };
+const MAX_UPSTREAMS: MaxSeries = MaxSeries { long: 32, all: 256 };
+
+/// The highest numbers of series.
+#[derive(Clone, Copy, Debug)]
+struct MaxSeries {
+    /// Of those with 15 minutes.
+    long: usize,
+    all: usize,
+}
 
 /// The history of a gateway.
 #[derive(Debug, Default)]
@@ -27,6 +40,7 @@ pub(super) struct History {
     pub(super) store: Series<3>,
     /// The latest sample.
     pub(super) latest: Sample,
+    pub(super) latencies: Latencies,
 }
 
 /// The counts of `N` counters.
@@ -36,6 +50,8 @@ pub(super) struct Series<const N: usize> {
     pub(super) last: [u64; N],
     /// The increases in each second, the latest at the end.
     recent: VecDeque<[u32; N]>,
+    /// The number of seconds that are kept.
+    span: usize,
 }
 
 /// The last increases of a series as JSON: a list for each counter, from its first value above 0.
@@ -59,13 +75,14 @@ impl History {
         let upstreams = [&latest.upstreams, &sample.upstreams];
         push_all(&mut self.upstreams, upstreams, |upstream| upstream.requests, MAX_UPSTREAMS);
         self.store.push([sample.store.decisions, sample.store.micros, sample.store.failures]);
+        self.latencies.push(&sample.durations);
         self.latest = sample;
     }
 
-    /// Returns `true` if some routes, limits or upstreams have traffic and no history.
+    /// Returns `true` if some routes, limits or upstreams have traffic, but no history of 15 minutes.
     pub(super) fn is_full(&self) -> bool {
         let Sample { routes, limits, upstreams, .. } = &self.latest;
-        (routes.len(), limits.len(), upstreams.len()) != (self.routes.len(), self.limits.len(), self.upstreams.len())
+        (routes.len(), limits.len(), upstreams.len()) != (long(&self.routes), long(&self.limits), long(&self.upstreams))
     }
 }
 
@@ -74,19 +91,28 @@ fn push_all<K: Ord + Clone, V, const N: usize>(
     series: &mut BTreeMap<K, Series<N>>,
     [latest, sample]: [&BTreeMap<K, V>; 2],
     counts: impl Fn(&V) -> [u64; N],
-    max: usize,
+    max: MaxSeries,
 ) {
     series.retain(|name, _| sample.contains_key(name));
+    let mut free = max.long.saturating_sub(long(series));
     for (name, value) in sample {
-        if !series.contains_key(name) && series.len() < max {
+        if !series.contains_key(name) && series.len() < max.all {
             // Counts from before the series existed are no increase of this second.
             let last = latest.get(name).map_or([0; N], &counts);
-            series.insert(name.clone(), Series { last, ..Series::default() });
+            series.insert(name.clone(), Series { last, span: MINUTE, ..Series::default() });
         }
         if let Some(series) = series.get_mut(name) {
+            if series.span == MINUTE && free > 0 {
+                (series.span, free) = (SECONDS, free - 1);
+            }
             series.push(counts(value));
         }
     }
+}
+
+/// Returns the number of series with 15 minutes.
+fn long<K, const N: usize>(series: &BTreeMap<K, Series<N>>) -> usize {
+    series.values().filter(|series| series.span == SECONDS).count()
 }
 
 fn increases<const N: usize>(counts: [u64; N], before: [u64; N]) -> [u64; N] {
@@ -107,7 +133,7 @@ impl<const N: usize> Series<N> {
 
     /// Adds the counts and the increases of a second.
     fn record(&mut self, counts: [u64; N], increases: [u64; N]) {
-        if self.recent.len() >= SECONDS {
+        if self.recent.len() >= self.span {
             self.recent.pop_front();
         }
         self.recent.push_back(increases.map(|increase| u32::try_from(increase).unwrap_or(u32::MAX)));
@@ -123,6 +149,11 @@ impl<const N: usize> Series<N> {
         sums
     }
 
+    /// Returns the number of seconds that are kept.
+    pub(super) fn span(&self) -> usize {
+        self.span
+    }
+
     pub(super) fn recent(&self, seconds: usize) -> Recent<'_, N> {
         Recent(self, seconds)
     }
@@ -130,7 +161,7 @@ impl<const N: usize> Series<N> {
 
 impl<const N: usize> Default for Series<N> {
     fn default() -> Self {
-        Self { last: [0; N], recent: VecDeque::new() }
+        Self { last: [0; N], recent: VecDeque::new(), span: SECONDS }
     }
 }
 
@@ -174,18 +205,31 @@ mod tests {
     #[test]
     fn history_is_bounded() {
         let mut history = History::default();
-        let names: Vec<_> = (0..MAX_ROUTES + 9).map(|number| format!("r{number}")).collect();
+        let names: Vec<_> = (0..MAX_ROUTES.all + 9).map(|number| format!("r{number}")).collect();
         for second in 1..=2_000 {
             let routes: Vec<_> = names.iter().map(|name| (name.as_str(), [second, 0, 0, 0, 0])).collect();
             history.push(sample(&routes));
         }
-        assert_eq!((history.routes.len(), history.is_full()), (MAX_ROUTES, true));
-        assert!(history.routes.values().all(|series| series.recent.len() == SECONDS));
+        assert_eq!((history.routes.len(), history.is_full()), (MAX_ROUTES.all, true));
+        let kept = |seconds| history.routes.values().filter(|series| series.recent.len() == seconds).count();
+        assert_eq!((kept(SECONDS), kept(MINUTE)), (MAX_ROUTES.long, MAX_ROUTES.all - MAX_ROUTES.long));
         assert_eq!(history.total.sum(10)[0], 10 * names.len() as u64);
         history.push(sample(&[("r1", [3, 0, 0, 0, 0])]));
         assert_eq!((history.routes.len(), history.is_full()), (1, false));
         // The counter is smaller, so it is another one.
         assert_eq!(history.routes["r1"].sum(1)[0], 3);
+    }
+
+    #[test]
+    fn short_series_grows_when_a_place_is_free() {
+        let mut history = History::default();
+        let names: Vec<_> = (0..=MAX_ROUTES.long).map(|number| format!("r{number:03}")).collect();
+        let routes: Vec<_> = names.iter().map(|name| (name.as_str(), [9, 0, 0, 0, 0])).collect();
+        history.push(sample(&routes));
+        let late = names[MAX_ROUTES.long].as_str();
+        assert_eq!((history.routes[late].span(), history.is_full()), (MINUTE, true));
+        history.push(sample(&routes[1..]));
+        assert_eq!((history.routes[late].span(), history.is_full()), (SECONDS, false));
     }
 
     #[test]
@@ -201,10 +245,10 @@ mod tests {
     #[test]
     fn series_with_a_late_slot_begins_without_an_increase() {
         let mut history = History::default();
-        let names: Vec<_> = (0..=MAX_ROUTES).map(|number| format!("r{number:03}")).collect();
+        let names: Vec<_> = (0..=MAX_ROUTES.all).map(|number| format!("r{number:04}")).collect();
         let routes: Vec<_> = names.iter().map(|name| (name.as_str(), [90, 0, 0, 0, 0])).collect();
         history.push(sample(&routes));
-        let late = names[MAX_ROUTES].as_str();
+        let late = names[MAX_ROUTES.all].as_str();
         assert!(!history.routes.contains_key(late));
         history.push(sample(&routes[1..]));
         assert_eq!((history.routes[late].sum(60), history.routes[late].last[0]), ([0; 5], 90));

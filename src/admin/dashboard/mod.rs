@@ -3,6 +3,7 @@
 mod events;
 mod frame;
 mod history;
+mod latency;
 mod page;
 
 use std::time::Duration;
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
 pub(super) use self::events::Events;
+pub(super) use self::latency::Latency;
 use super::Admin;
 use super::problem::Problem;
 use tidegate_config::dashboard::DashboardMode;
@@ -70,6 +72,14 @@ impl Admin {
                 limit["last_minute"] = json!({ "allowed": allowed, "limited": limited, "shadow_limited": shadow_limited, "store_failed": store_failed });
             }
         });
+    }
+
+    /// Returns the responses of a route in the last minute by kind, and its latency.
+    pub(super) fn last_minute_of_route(&self, route: &str) -> ([u64; 5], Option<Latency>) {
+        self.events.read(|history| {
+            let responses = history.routes.get(route).map(|series| series.sum(60)).unwrap_or_default();
+            (responses, history.latencies.of_route(route))
+        })
     }
 
     fn check_dashboard(&self) -> Result<(), Problem> {

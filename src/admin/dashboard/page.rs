@@ -18,11 +18,13 @@ const STYLE: &str =
     concat!(include_str!("../../../dashboard/colors.css"), include_str!("../../../dashboard/dashboard.css"));
 
 /// The files by name, with their types.
-const FILES: [(&str, &str, &str); 11] = [
+const FILES: [(&str, &str, &str); 13] = [
     ("dashboard.css", "text/css; charset=utf-8", STYLE),
     ("main.js", SCRIPT, include_str!("../../../dashboard/main.js")),
     ("data.js", SCRIPT, include_str!("../../../dashboard/data.js")),
     ("draw.js", SCRIPT, include_str!("../../../dashboard/draw.js")),
+    ("table.js", SCRIPT, include_str!("../../../dashboard/table.js")),
+    ("clients.js", SCRIPT, include_str!("../../../dashboard/clients.js")),
     ("overview.js", SCRIPT, include_str!("../../../dashboard/overview.js")),
     ("details.js", SCRIPT, include_str!("../../../dashboard/details.js")),
     ("client.js", SCRIPT, include_str!("../../../dashboard/client.js")),

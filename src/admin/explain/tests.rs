@@ -19,7 +19,7 @@ use tidegate_layer::overrides::{Action, Adjustment, Override, Scope, Target};
 use tidegate_metrics::Metrics;
 use tidegate_replay::explain::ExplainedRequest;
 use tidegate_rules::request::sanitize::NextHop;
-use tidegate_store::{OverridesVersion, Store};
+use tidegate_store::Store;
 
 const RULES: &str = "
 clients: { trusted_proxies: [10.0.0.0/8, '2001:db8::/32'] }
@@ -275,7 +275,7 @@ async fn explanation_has_each_effect_of_overrides() {
             by: "ann".to_owned(),
         };
         let text = serde_json::to_string(&one).expect("JSON");
-        _ = store.put_override(&one.id, &text, one.until, false, &OverridesVersion::default()).await.expect("stored");
+        _ = store.put_override(&one.id, &text, one.until, false).await.expect("stored");
         layer.refresh_overrides().await.expect("read");
         let headers: BTreeMap<&str, &str> = fields.iter().copied().collect();
         let method = if url == login { "POST" } else { "GET" };

@@ -114,7 +114,7 @@ pub(super) async fn remove(
     let removed = id.clone();
     let text = admin.make_change(change, move |admin| async move {
         restore(&admin).await;
-        let text = active.store.remove_override(&removed, &admin.layer.overrides().version()).await?;
+        let text = active.store.remove_override(&removed).await?;
         refresh(&admin).await;
         text.ok_or_else(unknown)
     });
@@ -127,8 +127,7 @@ async fn write(admin: &Admin, store: &Store, entry: &Override, replaces: bool) -
     let text = serde_json::to_string(entry);
     let text = text.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     restore(admin).await;
-    let known = admin.layer.overrides().version();
-    match store.put_override(&entry.id, &text, entry.until, replaces, &known).await? {
+    match store.put_override(&entry.id, &text, entry.until, replaces).await? {
         PutOverride::Done => {}
         PutOverride::Exists => {
             let detail = format!(

@@ -18,7 +18,7 @@ pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug)]
 pub(crate) struct LoggedBody<B> {
     body: Either<B, Full<Bytes>>,
-    /// `None` if the request is neither logged nor traced.
+    /// `None` if the request is neither logged, traced nor counted.
     line: Option<Box<LogLine>>,
 }
 

@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
@@ -16,6 +17,7 @@ use super::traces::RequestSpan;
 #[cfg(feature = "otlp")]
 use super::traces::RequestSummary;
 use super::{TARGET, sample};
+use crate::admin::talkers::{TalkerRecorder, Use};
 use crate::server::Rejection;
 use crate::upstream::{LastAttempt, RequestBody, Trace};
 use tidegate_layer::layer::{Peer, ReportHandle, RequestReport};
@@ -47,6 +49,8 @@ pub(super) struct LogLine {
     /// The span of a traced request.
     #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "no request has a span"))]
     span: Option<RequestSpan>,
+    /// Counts the request, if operators list the clients with the most requests.
+    talkers: Option<Arc<TalkerRecorder>>,
 }
 
 /// The parts of a request that are logged, in a single allocation.
@@ -72,9 +76,15 @@ enum End {
 }
 
 impl LogLine {
-    /// Starts the line of a request. Returns `None` if the access log is off and the request is not traced.
-    pub(super) fn start(request: &mut Request<RequestBody>, span: Option<RequestSpan>) -> Option<Box<Self>> {
-        if span.is_none() && !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
+    /// Starts the line of a request. Returns `None` if the access log is off, and the request is neither traced nor
+    /// counted.
+    pub(super) fn start(
+        request: &mut Request<RequestBody>,
+        span: Option<RequestSpan>,
+        talkers: Option<&Arc<TalkerRecorder>>,
+    ) -> Option<Box<Self>> {
+        let talkers = talkers.filter(|talkers| talkers.is_on());
+        if span.is_none() && talkers.is_none() && !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
             return None;
         }
         let (peer, report) = (request.extensions().get::<Peer>(), ReportHandle::default());
@@ -94,6 +104,7 @@ impl LogLine {
             bytes: 0,
             end: End::Pending,
             span,
+            talkers: talkers.cloned(),
         }))
     }
 
@@ -141,6 +152,10 @@ impl Drop for LogLine {
         let status = self.head.map_or(CLIENT_GONE, |(status, _)| status.as_u16());
         let empty = RequestReport::default();
         let report = self.report.get().unwrap_or(&empty);
+        if let (Some(talkers), Some(client)) = (&self.talkers, report.network) {
+            let bytes = self.bytes + self.trace.bytes_in();
+            talkers.record(client, Use { bytes, permits: report.permits });
+        }
         let attempt = self.trace.last_attempt();
         let reason = attempt.reason.or(report.reason).or(match self.end {
             End::Pending => Some("client_gone"),
@@ -172,6 +187,7 @@ impl Drop for LogLine {
         let upstream = upstream.or(without_target.as_deref()).or(report.upstream.as_deref());
         let at = report.at.map(Timestamp::as_millis); // Absent unless the store decided.
         let client = report.client.map(display);
+        let customer = report.customer.as_deref();
         let client_key = report.client_key.map(Hex).map(display);
         let (ms, head_ms) = (millis(self.stopwatch.elapsed()), self.head.map(|(_, duration)| millis(duration)));
         let request_id = report.request_id.as_ref().and_then(|id| id.to_str().ok());
@@ -182,7 +198,7 @@ impl Drop for LogLine {
         let (peer, bytes, bytes_in, grpc_status) = (self.peer, self.bytes, self.trace.bytes_in(), self.grpc_status);
         tracing::info!(
             target: TARGET, status, grpc_status, reason, route, limits, limit, upstream, target, attempts, at,
-            client, client_key, %peer, bytes, bytes_in, wait_ms, head_ms, ms, protocol, request_id, method, path,
+            client, client_key, customer, %peer, bytes, bytes_in, wait_ms, head_ms, ms, protocol, request_id, method, path,
             host, user_agent, "{method} {path}"
         );
     }

@@ -18,6 +18,7 @@ mod tests;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -34,6 +35,7 @@ use self::line::LogLine;
 pub(crate) use self::line::log_rejection;
 pub(crate) use self::sample::set_sample;
 pub(crate) use self::traces::Traces;
+use crate::admin::talkers::TalkerRecorder;
 use crate::transport::BodyData;
 use crate::upstream::RequestBody;
 use tidegate_layer::layer::X_REQUEST_ID;
@@ -50,6 +52,7 @@ const TRACES_TARGET: &str = "tidegate::traces";
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AccessLogLayer {
     traces: Traces,
+    talkers: Option<Arc<TalkerRecorder>>,
 }
 
 /// A service with an access log. See [`AccessLogLayer`].
@@ -57,6 +60,7 @@ pub(crate) struct AccessLogLayer {
 pub(crate) struct AccessLog<S> {
     inner: S,
     traces: Traces,
+    talkers: Option<Arc<TalkerRecorder>>,
 }
 
 pin_project! {
@@ -65,7 +69,7 @@ pin_project! {
         // `None` if the call panicked.
         #[pin]
         inner: Option<CatchPanic<F>>,
-        // `None` if the request is neither logged nor traced.
+        // `None` if the request is neither logged, traced nor counted.
         line: Option<Box<LogLine>>,
         // Set for a gRPC call, which needs a gRPC error after a panic.
         grpc_call: Option<GrpcCall>,
@@ -74,7 +78,12 @@ pin_project! {
 
 impl AccessLogLayer {
     pub(crate) fn new(traces: Traces) -> Self {
-        Self { traces }
+        Self { traces, talkers: None }
+    }
+
+    /// Counts the requests of clients, while the recorder is on.
+    pub(crate) fn with_talkers(self, talkers: Option<Arc<TalkerRecorder>>) -> Self {
+        Self { talkers, ..self }
     }
 }
 
@@ -82,7 +91,7 @@ impl<S> Layer<S> for AccessLogLayer {
     type Service = AccessLog<S>;
 
     fn layer(&self, inner: S) -> AccessLog<S> {
-        AccessLog { inner, traces: self.traces.clone() }
+        AccessLog { inner, traces: self.traces.clone(), talkers: self.talkers.clone() }
     }
 }
 
@@ -101,7 +110,7 @@ where
 
     fn call(&mut self, mut request: Request<RequestBody>) -> ResponseFuture<S::Future> {
         let span = self.traces.start_request(&mut request);
-        let line = LogLine::start(&mut request, span);
+        let line = LogLine::start(&mut request, span, self.talkers.as_ref());
         let grpc_call = GrpcCall::detect(request.method(), request.headers());
         ResponseFuture { inner: catch_panic(|| self.inner.call(request)).ok().map(catch_panics), line, grpc_call }
     }

@@ -141,7 +141,7 @@ async fn a_certificate_expires(company: &Company) {
     let request = "GET /videos HTTP/1.1\r\nHost: media.example.com\r\n\r\n";
     gateway.write_certificate(&company.authority, "expired");
     soon(async { while client.connect(gateway.public).await.is_ok() {} }).await;
-    // The other teams and the other gateways go on.
+    // The other teams and the other gateways are not affected.
     company.assert_served(|_| true).await;
     let mut other = client.connect(company.gateways[1].public).await.expect("a connection");
     assert_eq!(other.ask(request).await.status(), 200);

@@ -4,7 +4,7 @@ use deadpool_redis::redis::cmd;
 use serde_json::{Value, json};
 use tidegate::Store;
 use tidegate_layer::overrides::{Action, Override, Scope, Target};
-use tidegate_store::{OverridesVersion, RestoredOverrides, StoredOverride};
+use tidegate_store::{RestoredOverrides, StoredOverride};
 
 use super::{created, remove, with_key};
 use crate::admin_api::Admin;
@@ -38,23 +38,14 @@ async fn restore(store: &Store, entries: &[StoredOverride]) -> (usize, usize) {
     (overrides, removals)
 }
 
-/// Writes a ban of the address that ends after this time, as a gateway that knows nothing. Returns its id.
+/// Writes a ban of the address that ends after this time. Returns its id.
 async fn put(store: &Store, millis: u64) -> String {
-    put_knowing(store, millis, &OverridesVersion::default()).await
-}
-
-/// Writes a ban of the address, as a gateway that knows this version.
-async fn put_knowing(store: &Store, millis: u64, known: &OverridesVersion) -> String {
     let text = serde_json::to_string(&ban()).expect("JSON");
     let (scope, target) = (Scope::All, Target::Network(ADDRESS.parse::<std::net::IpAddr>().expect("an IP").into()));
     let id = Override::id_of(Action::Ban, &scope, &target);
     let until = store.now().plus_millis(millis);
-    _ = store.put_override(&id, &text, until, true, known).await.expect("stored");
+    _ = store.put_override(&id, &text, until, true).await.expect("stored");
     id
-}
-
-async fn remove_from(store: &Store, id: &str) -> Option<String> {
-    store.remove_override(id, &OverridesVersion::default()).await.expect("a reply")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -133,54 +124,6 @@ async fn two_gateways_restore_all_overrides_at_the_same_time() {
     assert_eq!([count(&gateways[0]).await, count(&gateways[1]).await], [Some(300); 2]);
 }
 
-/// Redis fails over to a host whose clock is behind, and loses all changes: new changes have earlier times than lost ones.
-#[tokio::test]
-async fn change_after_a_loss_is_newer_than_lost_changes() {
-    let Some(redis) = RedisServer::start() else { return };
-    let (store, hour) = (redis.store(), 3_600_000);
-    let id = put(&store, 2 * hour).await;
-    let ahead = |entry: StoredOverride| StoredOverride { revision: entry.revision + hour, ..entry };
-    let lost: Vec<_> = entries(&store).await.into_iter().map(ahead).collect();
-    let other = StoredOverride { id: "other".to_owned(), ..lost[0].clone() };
-    assert_eq!(restore(&store, std::slice::from_ref(&other)).await, (1, 0));
-    let known = store.overrides_version().await.expect("a version");
-    // The gateway of this operator knows a change of another override, but not the lost change.
-    flush(&redis);
-    drop(put_knowing(&store, hour, &known).await);
-    assert_eq!(restore(&store, &lost).await, (0, 0), "the new ban is newer");
-    // This gateway has started after the loss, and another gateway has restored what it holds.
-    flush(&redis);
-    assert_eq!(restore(&store, std::slice::from_ref(&other)).await, (1, 0));
-    drop(put(&store, hour).await);
-    assert_eq!(restore(&store, &lost).await, (0, 0), "the new ban is newer");
-    assert!(remove_from(&store, &id).await.is_some());
-    assert_eq!(restore(&store, &lost).await, (0, 0), "the removal is newer");
-    // A removal by a gateway that knows the lost change of another override.
-    flush(&redis);
-    drop(put(&store, hour).await);
-    assert!(store.remove_override(&id, &known).await.expect("a reply").is_some());
-    assert_eq!(restore(&store, &lost).await, (0, 0), "the removal is newer");
-}
-
-/// Lua cannot count from such numbers on, so no later change could be newer.
-#[tokio::test]
-async fn inexact_revision_is_never_the_newest() {
-    let Some(redis) = RedisServer::start() else { return };
-    let (store, hour) = (redis.store(), 3_600_000);
-    let id = put(&store, hour).await;
-    let [entry] = &entries(&store).await[..] else { panic!("one entry") };
-    let inexact = StoredOverride { revision: 1 << 53, ..entry.clone() };
-    assert_eq!(restore(&store, std::slice::from_ref(&inexact)).await, (0, 0));
-    // As another program could write it.
-    let mut connection = redis.connection();
-    let key: Vec<String> = cmd("KEYS").arg("*overrides:revisions").query(&mut connection).expect("a key");
-    cmd("HSET").arg(&key[0]).arg(&id).arg("9007199254740993 1 1").exec(&mut connection).expect("written");
-    assert_eq!(entries(&store).await[0].revision, 0);
-    drop(put(&store, hour).await);
-    let changed = entries(&store).await;
-    assert!((entry.revision + 1..1 << 53).contains(&changed[0].revision), "{changed:?}");
-}
-
 async fn newest_revision_wins(store: &Store) {
     let hour = 3_600_000;
     let id = put(store, 24 * hour).await;
@@ -197,13 +140,13 @@ async fn newest_revision_wins(store: &Store) {
     })
     .await;
     assert_eq!(restore(store, &first).await, (0, 0));
-    assert_eq!(remove_from(store, &id).await, None, "it has ended");
+    assert_eq!(store.remove_override(&id).await.expect("a reply"), None, "it has ended");
     // The same id again has a later revision than all before.
     drop(put(store, hour).await);
     let third = entries(store).await;
     assert!(third[0].revision > second.revision && third[0].text.is_some());
     assert_eq!(restore(store, std::slice::from_ref(second)).await, (0, 0));
-    assert!(remove_from(store, &id).await.is_some());
+    assert!(store.remove_override(&id).await.expect("a reply").is_some());
     let removed = entries(store).await;
     assert_eq!((removed.len(), &removed[0].text), (1, &None));
     assert_eq!(restore(store, &third).await, (0, 0));

@@ -153,28 +153,3 @@ async fn upstream_of_the_service_is_listed() {
     });
     assert_eq!(config["routes"][0]["require"], serde_json::json!([shown]));
 }
-
-#[tokio::test]
-async fn balance_reads_the_passed_field() {
-    let (service, first, second) = (start_service().await, start_upstream().await, start_upstream().await);
-    let rules = format!(
-        "store: memory
-upstreams:
-  api: {{ targets: ['http://{}', 'http://{}'], balance: {{ hash: 'header:x-user' }} }}
-routes:
-  - {{ name: all, match: {{ path: /** }}, upstream: api, require: {} }}
-",
-        first.address,
-        second.address,
-        requirement(&service, "pass: [x-user]")
-    );
-    let gateway = TestGateway::start(&rules);
-    // Distributed by the client's field, all requests would have the same target with a probability of 2^-31.
-    for user in 0..32 {
-        let response = gateway.get("/", &format!("Cookie: ann\r\nX-User: {user}\r\n")).await;
-        assert_eq!(response.status(), 200);
-    }
-    let mut received = [first.requests().len(), second.requests().len()];
-    received.sort_unstable();
-    assert_eq!(received, [0, 32]);
-}

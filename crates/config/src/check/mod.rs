@@ -45,6 +45,7 @@ pub(crate) fn config(
     let admin = admin::address(file, problems);
     let admin_tokens = admin::tokens(file, files, problems);
     let show_clients = admin::show_clients(file, problems);
+    let talkers = admin::talkers(file, problems);
     let dashboard = admin::dashboard(file, problems);
     listen::overlaps(&listen, &admin, file, problems);
     let access_log = access_log::access_log(file, files, problems);
@@ -67,6 +68,7 @@ pub(crate) fn config(
         admin: admin?,
         admin_tokens: admin_tokens?,
         show_clients: show_clients?,
+        talkers: talkers?,
         dashboard: dashboard?,
         access_log: access_log?,
         buckets: buckets?,

@@ -99,7 +99,7 @@ pub(super) fn has_same_parts(old: &Spread, new: &Spread) -> bool {
 /// Compares the top-level keys that have no entries.
 pub(super) fn settings(old: &Config, new: &Config) -> Vec<&'static str> {
     let mut keys = changed_keys!(old, new, Config:
-        listen="" max_connections admin admin_tokens="admin.tokens" show_clients="admin.show_clients"
+        listen="" max_connections admin admin_tokens="admin.tokens" show_clients="admin.show_clients" talkers="admin.talkers"
         dashboard="admin.dashboard" access_log buckets="metrics" store dns_servers="dns" upstreams=""
         included="" teams="" identities="" verifier="" rules="" secrets="" warnings="");
     let Rules { requests, addresses, fields, credentials, bans, routes: _, when: _ } = &*old.rules;

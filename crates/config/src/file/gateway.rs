@@ -81,6 +81,9 @@ shape! {
         /// Whether lists of rejected clients show values, such as API keys, instead of only hashes. The gateway keeps at most
         /// 2,048 in memory, of each the first 128 bytes.
         show_clients: bool = Flag, Default("false");
+        /// Whether the gateway counts the requests, bytes and permits of each client for `tidegate top --talkers`, the API
+        /// and the dashboard. It uses up to 5 MB.
+        talkers: bool = Flag, Default("false");
         /// The dashboard at `/` of the admin listener.
         dashboard: DashboardMode = Word(DashboardMode::WORDS), Default("on");
     }

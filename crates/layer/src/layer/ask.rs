@@ -96,7 +96,7 @@ impl LayerState {
                 record.reason = Some(reason);
                 Err(answered)
             }
-            Step::Respond(answer) => Err(charged(self.respond(rules, answer, evaluation, None, record))),
+            Step::Respond(answer) => Err(charged(self.respond(snapshot, answer, evaluation, None, record))),
             _ => Err(charged(LocalResponse::Internal)), // the service is asked once, before these steps
         }
     }

@@ -5,6 +5,7 @@ use super::active::Snapshot;
 use super::body::ClientInFlight;
 use super::record::RequestRecord;
 use crate::admission::{Admitted, Denial, NewRequest, admit};
+use crate::rejected::Cause;
 use tidegate_rules::limits::concurrency::Concurrency;
 use tidegate_rules::request::facts::Facts;
 use tidegate_rules::rules::Charges;
@@ -44,8 +45,9 @@ impl LayerState {
             Ok((admitted, slot)) => (Ok(admitted), Some(Box::new(slot))),
             Err(denial) => (Err(denial), None),
         };
-        if let Err(Denial::Busy { .. }) = admitted {
+        if let Err(Denial::Busy { full }) = &admitted {
             record.record_busy();
+            self.count_rejected(Cause::Concurrency, client.filter(|_| full.client), store, record);
         }
         record.record_slot(ClientInFlight { slot, quota });
         admitted

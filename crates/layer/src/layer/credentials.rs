@@ -30,7 +30,7 @@ impl LayerState {
             return Ok(());
         };
         let charges = snapshot.active.charges_without_identity(store, route, facts);
-        let mut charges = charges.inspect_err(|cause| record.record_ban(cause, &self.metrics))?;
+        let mut charges = charges.inspect_err(|response| self.record_ban(snapshot, facts, response, record))?;
         if charges.is_empty() || !store.may_refuse(charges.as_slice()) {
             return Ok(());
         }
@@ -40,7 +40,7 @@ impl LayerState {
         record.start_decision(&charges, store);
         let decided = Decided { charges: &charges, admitted: &admitted };
         self.record_decided(decided, store, record);
-        Err(self.respond(&snapshot.active.rules, evaluation.refused(), evaluation, Some(decided), record))
+        Err(self.respond(snapshot, evaluation.refused(), evaluation, Some(decided), record))
     }
 
     /// Verifies the credentials of these kinds.
@@ -65,7 +65,8 @@ impl LayerState {
 impl RequestRecord<'_> {
     /// Counts the result for each kind of credentials, and records why the request is rejected.
     pub(super) fn record_identity(&mut self, reads: IdentityKinds, identity: Option<&Identity>, metrics: &Metrics) {
-        let Some(Identity { key, token, user, fault, .. }) = identity else { return };
+        let Some(identity @ Identity { key, token, user, fault, .. }) = identity else { return };
+        self.record_customer(identity);
         self.reason = fault.map(IdentityFault::as_str);
         for (kind, credential, is_read, is_accepted) in [
             (IdentityKind::Token, Credential::Token, reads.token, token.is_some()),

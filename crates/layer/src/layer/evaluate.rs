@@ -111,7 +111,7 @@ impl LayerState {
                         record.record_identity(reads, evaluation.facts.identity.as_deref(), &self.metrics);
                     }
                     Step::Decide(takes_slot) => return Ok(Some(takes_slot)),
-                    Step::Respond(answer) => return Err(self.respond(rules, answer, evaluation, None, record)),
+                    Step::Respond(answer) => return Err(self.respond(snapshot, answer, evaluation, None, record)),
                     // Only admitted requests are forwarded, and services are asked about them only.
                     Step::Ask(_) | Step::Forward => return Err(LocalResponse::Internal),
                 }
@@ -149,7 +149,7 @@ impl LayerState {
         self.record_decided(decided, snapshot.store, record);
         let (step, was_granted) = (evaluation.next(Event::Decided(decided.verdict())), admitted.is_ok());
         if let Step::Respond(answer) = step {
-            let response = self.respond(&snapshot.active.rules, answer, evaluation, Some(decided), record);
+            let response = self.respond(snapshot, answer, evaluation, Some(decided), record);
             return Concluded::Respond(response, was_granted);
         }
         match (step, admitted) {
@@ -179,7 +179,7 @@ impl LayerState {
         Box::pin(async move {
             let original = match evaluation.original(authorize) {
                 Ok(original) => original,
-                Err(answer) => return self.respond(&snapshot.active.rules, answer, evaluation, None, record),
+                Err(answer) => return self.respond(snapshot, answer, evaluation, None, record),
             };
             let mut evaluation = match evaluation.of_original(&original) {
                 Ok(evaluation) => evaluation,

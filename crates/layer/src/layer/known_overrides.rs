@@ -67,11 +67,6 @@ impl KnownOverrides {
         self.is_known
     }
 
-    /// Returns the version of the store that these overrides are from. It is empty if the store has not returned them.
-    pub fn version(&self) -> OverridesVersion {
-        self.version.clone().unwrap_or_default()
-    }
-
     /// Returns the entries as they are stored, with the records of removed overrides.
     pub fn held(&self) -> impl Iterator<Item = &StoredOverride> {
         self.held.values()

@@ -29,16 +29,17 @@ pub(super) struct Passed<'r> {
 impl LayerState {
     pub(super) fn charges<'r>(
         &self,
-        Snapshot { active, store }: Snapshot<'r>,
+        snapshot: Snapshot<'r>,
         route: &'r Route,
         facts: &Facts<'_>,
         record: &mut RequestRecord<'_>,
     ) -> Result<Charges<'r>, LocalResponse> {
+        let Snapshot { active, store } = snapshot;
         match facts.identity_fault() {
             Some(_) => record.omit_lines(),
             None => record.identify_lines(&active.rules, facts),
         }
-        active.charges(store, route, facts).inspect_err(|cause| record.record_ban(cause, &self.metrics))
+        active.charges(store, route, facts).inspect_err(|response| self.record_ban(snapshot, facts, response, record))
     }
 
     /// Counts and records the decision about a request. A lack of slots is recorded with its bounds.

@@ -55,6 +55,7 @@ mod peer;
 mod quota;
 mod record;
 mod rejection;
+mod rejections;
 mod replace;
 mod report;
 mod request_id;

@@ -67,7 +67,7 @@ impl LayerState {
         if let Some(fault) = facts.identity_fault().filter(|_| depends_on_identity) {
             return not_identified(&snapshot.active.rules, fault, (route, facts));
         }
-        record.record_ban(&response, &self.metrics);
+        self.record_ban(snapshot, facts, &response, record);
         response
     }
 }

@@ -14,7 +14,6 @@ use super::{LayerState, NotSent};
 use crate::admission::{Admitted, Denial, RequestInFlight, charge_by_response, denying, give_back};
 use crate::authorization::PassedFields;
 use crate::headers::{self, PolicyFields};
-use crate::local_response::LocalResponse;
 use crate::recording::PendingLine;
 use crate::ruleset::{FoundRoute, RuleSet};
 use tidegate_limit::clock::{Stopwatch, Timestamp};
@@ -23,6 +22,7 @@ use tidegate_rules::evaluation::Evaluation;
 use tidegate_rules::limits::concurrency::Concurrency;
 use tidegate_rules::limits::policy::Policy;
 use tidegate_rules::request::facts::Facts;
+use tidegate_rules::request::identity::Identity;
 use tidegate_rules::route::{Action, Authorize, CorsRequest, Route};
 use tidegate_rules::rules::Charges;
 use tidegate_rules::template::Values;
@@ -30,6 +30,9 @@ use tidegate_store::Store;
 
 /// The field with the original status of a rejection that is sent to nginx.
 const X_TIDEGATE_STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
+
+/// The longest part of a customer's id in the report, in bytes. The issuer of a token chooses its length.
+const MAX_CUSTOMER: usize = 128;
 
 /// The data of a request for metrics, response fields and the report.
 #[derive(Default)]
@@ -47,8 +50,10 @@ pub(super) struct RequestRecord<'r> {
     /// Whether the limits of the route, or the store's failure, have decided about the request.
     pub(super) is_decided: bool,
     pub(super) client: Option<IpAddr>,
-    /// As bytes, since a `u128` aligns the future of every request to 16 bytes.
-    client_key: Option<[u8; 16]>,
+    /// The permits that the limits of the admitted request have taken together.
+    permits: u32,
+    /// The hash of the client; 0 without one. As bytes, since a `u128` aligns the future of every request to 16 bytes.
+    client_key: [u8; 16],
     pub(super) reason: Option<&'static str>,
     pub(super) stopwatch: Stopwatch,
     pub(super) wait: Option<Duration>,
@@ -64,6 +69,8 @@ pub(super) struct RareData {
     request_id: Option<HeaderValue>,
     /// The limit that has refused the request, for the report.
     limit: Option<Arc<str>>,
+    /// The id of the customer, for the report.
+    customer: Option<Box<str>>,
     /// The CORS fields of a request to a route with `cors`.
     cors: Option<CorsRequest>,
     /// How to answer a proxy that asks for an authorization.
@@ -143,13 +150,14 @@ impl<'r> RequestGuard<'r> {
         }
         if let Some(ReportHandle(slot)) = &self.report {
             let RequestRecord { outcome, at, client, reason, .. } = self.record;
-            let client_key = self.record.client_key.map(u128::from_ne_bytes);
+            let client_key = Some(u128::from_ne_bytes(self.record.client_key)).filter(|key| *key != 0);
             let wait = self.record.wait.or_else(|| (outcome == RequestOutcome::Undecided).then_some(took));
             let reason = reason.or_else(|| self.record.reason_of_failure(status));
             let upstream = self.record.route().filter(|_| reason == Some(Concurrency::POLICY));
             let upstream = upstream.and_then(|route| route.action.upstream().cloned());
             let route = self.record.route().map(|route| Arc::clone(&route.name));
-            let limit = self.record.rare.as_mut().and_then(|rare| rare.limit.take());
+            let rare = self.record.rare.as_mut();
+            let (limit, customer) = rare.map(|rare| (rare.limit.take(), rare.customer.take())).unwrap_or_default();
             let request_id = self.record.request_id().cloned();
             let report = RequestReport {
                 route,
@@ -159,6 +167,9 @@ impl<'r> RequestGuard<'r> {
                 client_key,
                 limit,
                 reason,
+                customer,
+                network: client.map(|client| self.active.rules.rules.addresses.network(client)),
+                permits: self.record.permits.into(),
                 upstream,
                 wait,
                 #[cfg(feature = "otlp")]
@@ -274,9 +285,9 @@ impl<'r> RequestRecord<'r> {
 
     /// Records the hash of the client. The store may know the hash only after the decision.
     pub(super) fn record_client_key(&mut self, charges: &Charges<'_>, store: &Store) {
-        if self.is_reported && self.client_key.is_none() {
+        if self.is_reported && self.client_key == [0; 16] {
             let key = charges.as_slice().iter().find_map(|charge| store.key_of(charge.client.as_ref()?));
-            self.client_key = key.map(u128::to_ne_bytes);
+            self.client_key = key.unwrap_or_default().to_ne_bytes();
         }
     }
 
@@ -298,10 +309,13 @@ impl<'r> RequestRecord<'r> {
         if (self.is_reported || self.rare.is_some()) && !charges.is_empty() {
             self.wait = Some(self.stopwatch.elapsed());
         }
-        if let Err(denial) = admitted
-            && self.is_reported
-        {
-            self.record_limit(charges, denial);
+        match admitted {
+            Err(denial) if self.is_reported => self.record_limit(charges, denial),
+            Ok(_) if self.is_reported => {
+                let permits = charges.as_slice().iter().map(|charge| charge.permits);
+                self.permits = permits.fold(0, u32::saturating_add);
+            }
+            _ => {}
         }
         let is_by_store = is_by_limits && !charges.is_local();
         self.at = charges.decided_at().filter(|_| is_by_store);
@@ -343,11 +357,18 @@ impl<'r> RequestRecord<'r> {
         self.changed_policy = policy.map(|policy| Box::new(policy.at(charges.decided_at().unwrap_or_default())));
     }
 
-    /// Records and counts the ban, if it is why the request is rejected.
-    pub(super) fn record_ban(&mut self, cause: &LocalResponse, metrics: &Metrics) {
-        if let LocalResponse::Banned { .. } = cause {
-            self.reason = Some("banned");
-            metrics.rejected("banned");
+    /// Records and counts that a ban rejects the request.
+    pub(super) fn record_ban(&mut self, metrics: &Metrics) {
+        self.reason = Some("banned");
+        metrics.rejected("banned");
+    }
+
+    /// Records the start of the id of the customer, for the report.
+    pub(super) fn record_customer(&mut self, identity: &Identity) {
+        if let Some(customer) = identity.customer().filter(|_| self.is_reported) {
+            let longest = customer.len().min(MAX_CUSTOMER);
+            let end = (0..=longest).rev().find(|end| customer.is_char_boundary(*end)).unwrap_or(0);
+            self.rare.get_or_insert_default().customer = Some(customer[..end].into());
         }
     }
 

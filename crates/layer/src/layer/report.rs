@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::HeaderValue;
+use ipnet::IpNet;
 
 use tidegate_limit::clock::Timestamp;
 
@@ -26,6 +27,15 @@ pub struct RequestReport {
     pub limit: Option<Arc<str>>,
     /// The reason of a rejection by the gateway itself, such as `store_failed`, `banned` or `concurrency`.
     pub reason: Option<&'static str>,
+    /// The id of the customer by verified credentials: of an API key, the `sub` of a token, or a user. At most 128 bytes.
+    #[doc(hidden)]
+    pub customer: Option<Box<str>>,
+    /// The network that counts as the client, which contains `client`.
+    #[doc(hidden)]
+    pub network: Option<IpNet>,
+    /// The permits that the limits of an admitted request have taken together.
+    #[doc(hidden)]
+    pub permits: u64,
     /// The upstream of a request that `concurrency` rejects.
     pub upstream: Option<Arc<str>>,
     /// The time until the limits had decided. `None` if no limit was evaluated.

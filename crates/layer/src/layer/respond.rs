@@ -1,6 +1,7 @@
 //! The responses to requests that the gateway answers itself.
 
 use super::LayerState;
+use super::active::Snapshot;
 use super::limits::Decided;
 use super::record::RequestRecord;
 use crate::local_response::{ConfiguredResponse, GrpcCall, LocalResponse};
@@ -15,13 +16,13 @@ impl LayerState {
     /// Makes the response for an answer. `decided` is the decision of the limits, if they were asked.
     pub(super) fn respond(
         &self,
-        rules: &RuleSet,
+        Snapshot { active, store }: Snapshot<'_>,
         answer: Answer<'_>,
         evaluation: &Evaluation<'_, '_>,
         decided: Option<Decided<'_>>,
         record: &RequestRecord<'_>,
     ) -> LocalResponse {
-        let facts = &evaluation.facts;
+        let (rules, facts) = (&*active.rules, &evaluation.facts);
         let denied = || decided.map_or(LocalResponse::Internal, Decided::response);
         match answer {
             Answer::BadRequest(error) => {
@@ -40,7 +41,11 @@ impl LayerState {
                 self.metrics.rejected("max_body");
                 LocalResponse::BodyTooLong
             }
-            Answer::NotIdentified { fault, route } => not_identified(rules, fault, (route, facts)),
+            Answer::NotIdentified { fault, route } => {
+                let response = not_identified(rules, fault, (route, facts));
+                self.count_not_identified(rules, facts, store, (&response, record));
+                response
+            }
             Answer::Refused(rejection) => {
                 match rejection.zip(record.route()).filter(|_| self.options.on_reject.is_none()) {
                     Some((rejection, route)) => {

@@ -5,10 +5,12 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use hashbrown::DefaultHashBuilder;
 use ipnet::IpNet;
 
+use super::cause::Cause;
 use tidegate_rules::charge::ClientId;
 use tidegate_store::Store;
 
-/// Identifies a limit by its name and the name of its route, in all gateways and after each reload.
+/// Identifies what rejects a request, in all gateways and after each reload: a limit by its name and the name of its route,
+/// or another cause by its name and the name of the route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LimitId(u64);
 
@@ -23,7 +25,7 @@ pub enum Client {
     Hash([u8; 16]),
 }
 
-/// A client that a limit rejected.
+/// A client that a limit or another cause rejected.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     pub(super) limit: LimitId,
@@ -38,7 +40,16 @@ pub(super) struct Key {
 impl LimitId {
     /// Returns the id of a limit. Names contain no slash.
     pub fn new(route: &str, limit: &str) -> Self {
-        let hash = blake3::hash(format!("{route}/{limit}").as_bytes());
+        Self::hash(&format!("{route}/{limit}"))
+    }
+
+    /// Returns the id of another cause in a route. No limit has this id, since names contain no slash.
+    pub fn of_cause(route: &str, cause: Cause) -> Self {
+        Self::hash(&format!("{route}//{}", cause.as_str()))
+    }
+
+    fn hash(name: &str) -> Self {
+        let hash = blake3::hash(name.as_bytes());
         let [a, b, c, d, e, f, g, h, ..] = *hash.as_bytes();
         Self(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
     }

@@ -1,9 +1,10 @@
-//! The clients that limits reject most, for operators. Clients can have any number of names, so the memory is bounded:
-//! the counts are sketches with a known error.
+//! The clients that are rejected most, for operators: by limits, or by another [`Cause`]. Clients can have any number of
+//! names, so the memory is bounded: the counts are sketches with a known error.
 //!
 //! Each worker counts in its own sketch. The control thread collects these sketches every two seconds, and before an
 //! operator reads the counts.
 
+mod cause;
 mod history;
 mod key;
 mod recorder;
@@ -16,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hashbrown::DefaultHashBuilder;
 use parking_lot::Mutex;
 
+pub use self::cause::Cause;
 use self::history::{Entry, History};
 pub use self::history::{MAX_MINUTES, minute_of};
 pub use self::key::{Client, LimitId};
@@ -37,7 +39,7 @@ pub struct RejectedClients {
     version: AtomicU64,
 }
 
-/// A client that a limit has rejected.
+/// A client that a limit or another cause has rejected.
 #[derive(Clone, Debug)]
 pub struct RejectedClient {
     pub limit: LimitId,

@@ -55,6 +55,14 @@ fn few_clients_are_counted_exactly_over_workers_and_minutes() {
 }
 
 #[test]
+fn causes_of_a_route_have_their_own_ids() {
+    let ids = ["a", "b"].map(|route| Cause::ALL.map(|cause| LimitId::of_cause(route, cause)));
+    let limits = Cause::ALL.map(|cause| LimitId::new("a", cause.as_str()));
+    let all: std::collections::HashSet<_> = ids.into_iter().flatten().chain(limits).collect();
+    assert_eq!(all.len(), 3 * Cause::ALL.len());
+}
+
+#[test]
 fn errors_are_bounded_with_100_000_clients() {
     let (rejected, store) = (RejectedClients::new(2), Store::memory());
     let limit = LimitId::new("all", "own");

@@ -66,6 +66,16 @@ impl Histogram {
         (self.counts().sum(), self.data.sum.load(Ordering::Relaxed))
     }
 
+    /// Returns the upper bounds of all buckets but the last, which has none.
+    pub(crate) fn bounds(&self) -> &Arc<[f64]> {
+        &self.bounds
+    }
+
+    /// Adds the counts of all buckets to `sums`, which has one for each bucket.
+    pub(crate) fn add_counts(&self, sums: &mut [u64]) {
+        sums.iter_mut().zip(self.counts()).for_each(|(sum, count)| *sum += count);
+    }
+
     fn count(&self, value: f64, millionths: u64) {
         let bucket = self.bounds.iter().position(|bound| value <= *bound).unwrap_or(self.bounds.len());
         let counts = self.data.counts.get_or_init(|| (0..=self.bounds.len()).map(|_| AtomicU64::new(0)).collect());

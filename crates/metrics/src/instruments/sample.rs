@@ -1,6 +1,7 @@
 //! The values of the counters that the dashboard shows, read at one moment. Series without data are left out.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -25,6 +26,8 @@ pub struct Sample {
     /// The responses of each route: below 400, 400 to 498 without 429, 429, 500 to 599, and 499. The empty name is for
     /// requests that match no route.
     pub routes: BTreeMap<String, [u64; 5]>,
+    /// The durations of the responses of each route.
+    pub durations: BTreeMap<String, Durations>,
     /// The limits by route and name.
     pub limits: BTreeMap<(String, String), LimitSample>,
     /// The upstreams by name.
@@ -33,6 +36,15 @@ pub struct Sample {
     pub store: StoreSample,
     /// The client connections.
     pub connections: ConnectionSample,
+}
+
+/// The durations of responses, from the head of the request to the head of the response.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Durations {
+    /// The upper bounds of all buckets but the last, which has none, in seconds.
+    pub bounds: Arc<[f64]>,
+    /// The number of responses in each bucket.
+    pub counts: Vec<u64>,
 }
 
 /// A limit.
@@ -130,6 +142,8 @@ mod tests {
         metrics.store_failed("timeout");
         let sample = metrics.sample();
         assert_eq!(sample.routes["api"], [2, 1, 1, 1, 1]);
+        let durations = &sample.durations["api"];
+        assert_eq!((durations.counts[0], durations.counts.len()), (5, durations.bounds.len() + 1), "without the 499");
         assert_eq!(sample.limits.len(), 1);
         let limit = &sample.limits[&("api".to_owned(), "all".to_owned())];
         assert_eq!((limit.decisions, limit.used), ([0, 1, 0, 1], Some(0.75)));

@@ -7,7 +7,7 @@ use crate::Metrics;
 use crate::catalog::{Catalog, Description, Label};
 use crate::instruments::by_name::{ByName, Handle};
 use crate::instruments::histogram::Histogram;
-use crate::instruments::sample::Sample;
+use crate::instruments::sample::{Durations, Sample};
 use crate::requests::responses::{LABELS, Responses};
 
 pub(crate) const ROUTE: Label = Label::Open("route");
@@ -44,6 +44,19 @@ struct RouteData {
     requests: [Histogram; STATUSES.len()],
 }
 
+// === impl RouteData ===
+
+impl RouteData {
+    /// Returns the durations of all responses. Clients that disconnected got none.
+    fn durations(&self) -> Durations {
+        let [with_response @ .., _gone] = &self.requests;
+        let bounds = Arc::clone(self.requests[0].bounds());
+        let mut counts = vec![0; bounds.len() + 1];
+        with_response.iter().for_each(|histogram| histogram.add_counts(&mut counts));
+        Durations { bounds, counts }
+    }
+}
+
 // === impl Routes ===
 
 impl Routes {
@@ -58,6 +71,7 @@ impl Routes {
             let [name] = route.names();
             if let Some(data) = route.data.get() {
                 *sample.route(name) = data.responses.by_kind();
+                sample.durations.insert(name.to_owned(), data.durations());
             }
         }
     }

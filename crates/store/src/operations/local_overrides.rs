@@ -7,8 +7,7 @@ use super::overrides::{
 };
 use tidegate_limit::clock::Timestamp;
 
-/// The overrides of a store in this process. It decides as `lua/overrides.lua` does, but loses no changes: a change need only
-/// be newer than those of its own override.
+/// The overrides of a store in this process. It decides as `lua/overrides.lua` does.
 #[derive(Debug, Default)]
 pub(crate) struct LocalOverrides {
     version: u64,

@@ -5,8 +5,7 @@
 //! remembers the revision of a removed or shortened override as long as an earlier revision could be in force. So the
 //! newest revision wins, whichever gateway restores first.
 
-use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::{Backend, Store, StoreError, backend};
@@ -15,11 +14,7 @@ use tidegate_limit::clock::{Timestamp, wall_time};
 /// The maximal number of overrides, and of records of removed overrides. Each gateway keeps all of them in memory.
 pub const MAX_OVERRIDES: usize = 10_000;
 
-/// The highest time that a file or another process passes on, in milliseconds. `lua/overrides.lua` counts on from it, and
-/// is exact up to twice this number.
-const MAX_TIME: u64 = 1 << 52;
-
-/// A text that changes whenever the overrides change. In Redis, it contains the newest revision.
+/// A text that changes whenever the overrides change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OverridesVersion(pub(crate) String);
 
@@ -28,14 +23,11 @@ pub struct OverridesVersion(pub(crate) String);
 pub struct StoredOverride {
     /// The id of the override.
     pub id: String,
-    /// Grows with each change: the time of the change, and more than all revisions that the store or the gateway knew.
-    #[serde(deserialize_with = "time")]
+    /// Grows with each change of the override: the time of the change, at least 1 more than before.
     pub revision: u64,
     /// The end of the override.
-    #[serde(deserialize_with = "time")]
     pub ends: u64,
     /// The latest end of all its revisions. Until then, the store knows that earlier revisions are not in force.
-    #[serde(deserialize_with = "time")]
     pub remembered: u64,
     /// `None` if the override was removed.
     pub text: Option<String>,
@@ -105,8 +97,7 @@ impl Store {
         backend!(self, |memory| Ok(memory.overrides().0.read()), |redis| redis.store().read_overrides().await)
     }
 
-    /// Writes an override that ends at `until`, unless there is one with this id that it does not replace. The change is
-    /// newer than all changes of the version that the caller knows, even if the store has lost them.
+    /// Writes an override that ends at `until`, unless there is one with this id that it does not replace.
     ///
     /// # Errors
     /// The store did not reply; see [`StoreError`]. The override may have been written.
@@ -117,7 +108,6 @@ impl Store {
         text: &str,
         until: Timestamp,
         replaces: bool,
-        known: &OverridesVersion,
     ) -> Result<PutOverride, StoreError> {
         backend!(
             self,
@@ -125,24 +115,23 @@ impl Store {
                 let (mut overrides, now) = memory.overrides();
                 Ok(overrides.put(id, text, until, replaces, now))
             },
-            |redis| redis.store().put_override(id, text, until, replaces, known).await
+            |redis| redis.store().put_override(id, text, until, replaces).await
         )
     }
 
-    /// Removes an override. Returns its text, if it existed. The change is newer than all changes of the version that the
-    /// caller knows, even if the store has lost them.
+    /// Removes an override. Returns its text, if it existed.
     ///
     /// # Errors
     /// The store did not reply; see [`StoreError`]. The override may have been removed.
     #[doc(hidden)]
-    pub async fn remove_override(&self, id: &str, known: &OverridesVersion) -> Result<Option<String>, StoreError> {
+    pub async fn remove_override(&self, id: &str) -> Result<Option<String>, StoreError> {
         backend!(
             self,
             |memory| {
                 let (mut overrides, now) = memory.overrides();
                 Ok(overrides.remove(id, now))
             },
-            |redis| redis.store().remove_override(id, known).await
+            |redis| redis.store().remove_override(id).await
         )
     }
 
@@ -196,10 +185,4 @@ impl Store {
     pub fn now(&self) -> Timestamp {
         backend!(self, |memory| memory.now(), |redis| redis.store().now())
     }
-}
-
-/// Reads a time of an override.
-fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    let millis = u64::deserialize(deserializer)?;
-    if millis <= MAX_TIME { Ok(millis) } else { Err(D::Error::custom(format_args!("{millis} is not a time"))) }
 }

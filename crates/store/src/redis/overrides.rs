@@ -44,10 +44,9 @@ impl Redis {
         text: &str,
         until: Timestamp,
         replaces: bool,
-        known: &OverridesVersion,
     ) -> Result<PutOverride, StoreError> {
         let mut command = self.overrides_script("put");
-        command.arg(id).arg(text).arg(until.as_millis()).arg(random_text()).arg(&known.0).arg(MAX_OVERRIDES);
+        command.arg(id).arg(text).arg(until.as_millis()).arg(new_version()).arg(MAX_OVERRIDES);
         let reply: String = self.send_shared(command.arg(u8::from(replaces))).await?;
         match reply.as_str() {
             "done" => Ok(PutOverride::Done),
@@ -58,9 +57,8 @@ impl Redis {
     }
 
     /// Removes an override. Returns its text, if it existed.
-    pub async fn remove_override(&self, id: &str, known: &OverridesVersion) -> Result<Option<String>, StoreError> {
-        let mut command = self.overrides_script("remove");
-        self.send_shared(command.arg(id).arg(random_text()).arg(&known.0).arg(MAX_OVERRIDES)).await
+    pub async fn remove_override(&self, id: &str) -> Result<Option<String>, StoreError> {
+        self.send_shared(self.overrides_script("remove").arg(id).arg(new_version()).arg(MAX_OVERRIDES)).await
     }
 
     /// Writes entries that are newer than those with the same ids.
@@ -68,7 +66,7 @@ impl Redis {
         let mut restored = RestoredOverrides::default();
         for entries in entries.chunks(MAX_RESTORED) {
             let mut command = self.overrides_script("restore");
-            command.arg(random_text()).arg(MAX_OVERRIDES);
+            command.arg(new_version()).arg(MAX_OVERRIDES);
             for StoredOverride { id, revision, ends, remembered, text } in entries {
                 command.arg(id).arg(revision).arg(ends).arg(remembered).arg(text.as_deref().unwrap_or_default());
             }
@@ -89,7 +87,7 @@ impl Redis {
     }
 }
 
-fn random_text() -> String {
+fn new_version() -> String {
     format!("{:032x}", u128::from_le_bytes(random()))
 }
 
@@ -98,9 +96,7 @@ fn entries(texts: Texts, records: Texts) -> Vec<StoredOverride> {
     let mut texts: HashMap<String, String> = texts.into_iter().collect();
     let mut entries = Vec::with_capacity(records.len().max(texts.len()));
     for (id, record) in records {
-        // As in Lua.
-        let exact = |number: &&str| number.parse().ok().filter(|number: &u64| *number < 1 << 53);
-        let mut numbers = record.split(' ').map(|number| exact(&number).unwrap_or_default());
+        let mut numbers = record.split(' ').map(|number| number.parse().unwrap_or_default());
         let mut next = || numbers.next().unwrap_or_default();
         let (revision, ends, remembered) = (next(), next(), next());
         let text = texts.remove(&id);

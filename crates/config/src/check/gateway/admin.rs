@@ -42,6 +42,12 @@ pub(crate) fn show_clients(file: &File, problems: &mut Problems) -> Checked<bool
     admin.show_clients.or_default(problems)
 }
 
+/// Returns whether to count the requests of clients.
+pub(crate) fn talkers(file: &File, problems: &mut Problems) -> Checked<bool> {
+    let Some(admin) = file.admin.optional(problems)? else { return Ok(false) };
+    admin.talkers.or_default(problems)
+}
+
 fn check_file(path: &Path, at: Location, problems: &mut Problems) -> Checked<()> {
     let Err(error) = Tokens::read(path) else { return Ok(()) };
     let message = format!("{} {error}", quote(&path.to_string_lossy()));

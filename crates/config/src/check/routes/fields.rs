@@ -2,12 +2,11 @@
 
 use http::HeaderName;
 
-use super::field_reads::{self, FieldRead};
 use crate::Purpose;
-use crate::check::limits::raw_limits::own_limits;
+use crate::check::limits::raw_limits::{own_limits, rate_sources};
 use crate::check::names::header_name;
 use crate::check::{Checked, all};
-use crate::file::located::Located;
+use crate::file::located::{Located, ValueOrMap};
 use crate::file::{self, File};
 use crate::problem::{Location, Problems, quote};
 use tidegate_rules::request::sanitize::{hop_by_hop, name};
@@ -75,22 +74,47 @@ pub(crate) struct FieldCheck<'f> {
 impl FieldCheck<'_> {
     /// Reports each field that a route or its own limits read although it is always removed before.
     pub(super) fn check_route(&self, route: &file::Route, problems: &mut Problems) {
-        let reads = field_reads::of_route(route).into_iter();
-        reads.chain(own_limits(route).flat_map(field_reads::of_limit)).for_each(|read| self.check(read, problems));
+        if let Some(raw) = route.r#match.get() {
+            self.check_match(raw, problems);
+        }
+        own_limits(route).for_each(|limit| self.check_limit(limit, problems));
     }
 
     /// Reports each field that a limit reads although it is always removed before.
     pub(super) fn check_limit(&self, limit: &file::Limit, problems: &mut Problems) {
-        field_reads::of_limit(limit).into_iter().for_each(|read| self.check(read, problems));
+        if let Some(when) = limit.when.get() {
+            self.check_match(&when.matcher, problems);
+        }
+        for by in rate_sources(limit) {
+            self.check_trusted(by, problems);
+        }
+        for client in limit.client.items() {
+            if let Some(name) = client.get().and_then(|client| client.strip_prefix("header:")) {
+                self.check_name(name, client.location, problems);
+            }
+        }
+        if let Some(ValueOrMap::Map(permits)) = limit.permits.get()
+            && let Some(name) = permits.header.get()
+        {
+            self.check_name(name, permits.header.location, problems);
+        }
     }
 
-    fn check(&self, read: FieldRead<'_>, problems: &mut Problems) {
-        if !read.needs_trusted_proxy || self.has_trusted_proxies {
-            return self.check_name(read.name, read.location, problems);
+    fn check_match(&self, raw: &file::Match, problems: &mut Problems) {
+        for (name, value) in raw.headers.get().into_iter().flatten() {
+            self.check_name(name, value.key_location(), problems);
         }
-        let message = format!("{} is accepted only from trusted proxies, and none are configured", quote(read.name));
-        let help = "list the proxies that set it in `clients: { trusted_proxies: [...] }`";
-        problems.add(read.location, message, help);
+        raw.not.items().iter().filter_map(Located::get).for_each(|not| self.check_match(not, problems));
+    }
+
+    /// Checks a value that is accepted only from trusted proxies, if it is a field.
+    fn check_trusted(&self, by: &Located<String>, problems: &mut Problems) {
+        let Some(name) = by.get().and_then(|by| by.strip_prefix("header:")) else { return };
+        if self.has_trusted_proxies {
+            return self.check_name(name, by.location, problems);
+        }
+        let message = format!("{} is accepted only from trusted proxies, and none are configured", quote(name));
+        by.report(message, "list the proxies that set it in `clients: { trusted_proxies: [...] }`", problems);
     }
 
     fn check_name(&self, text: &str, location: Location, problems: &mut Problems) {

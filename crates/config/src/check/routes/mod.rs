@@ -6,9 +6,7 @@ pub(crate) mod compression;
 pub(crate) mod concurrency;
 pub(crate) mod cors;
 pub(crate) mod field_changes;
-mod field_reads;
 pub(crate) mod fields;
-mod passed_fields;
 pub(crate) mod quota_path;
 pub(crate) mod reach;
 pub(crate) mod rewrite;
@@ -178,9 +176,6 @@ impl RouteReader<'_> {
         }
         self.quotas.extend(route.as_ref().ok().and_then(|route| quota_path::quota_matcher(route, raw)));
         authorize::check_proxies(raw, context.file, problems);
-        if let Ok(route) = &route {
-            passed_fields::check(raw, &route.require, context.file, problems);
-        }
         if let Some(name) = raw.name.get() {
             let matcher = conditions.filter(|_| route.is_err());
             let (index, name, name_location) = (self.routes.len(), name.as_str().into(), raw.name.location);

@@ -105,6 +105,14 @@ impl Identity {
             && (!kinds.user || self.user.is_some())
     }
 
+    /// Returns the id of the customer: of the API key, the subject of the token, or the user. `None` without valid
+    /// credentials that have one.
+    pub fn customer(&self) -> Option<Cow<'_, str>> {
+        let of_key = self.key.as_deref().map(|key| Cow::Borrowed(key.id()));
+        let of_token = || self.token.as_deref().and_then(|claims| claims.text("sub"));
+        of_key.or_else(of_token).or_else(|| self.user.as_deref().map(Cow::Borrowed))
+    }
+
     /// Adds the result of the verification of other kinds.
     pub fn add(&mut self, other: Self) {
         let Self { key, token, user, verified, faults, fault: _ } = other;
