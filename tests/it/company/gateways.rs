@@ -1,9 +1,10 @@
 //! The three gateways of `examples/company`, each with its own copy of the rule files, and one Redis.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use serde_json::Value;
 
@@ -55,7 +56,7 @@ impl Company {
         let gateway = |number: usize| {
             let folder = folder.join(number.to_string());
             copy_files(&folder, &authority, customers);
-            Gateway::start(folder, &redis, catalog)
+            Gateway::start(folder, number, &redis, catalog)
         };
         let gateways = (1..=3).map(gateway).collect();
         Some(Self { redis, authority, gateways, folder })
@@ -80,7 +81,7 @@ impl Company {
         async move {
             for (number, gateway) in self.gateways.iter().enumerate() {
                 for (team, host, path) in TEAMS.into_iter().filter(|(team, ..)| teams(team)) {
-                    let status = gateway.get(host, path, "").await;
+                    let status = gateway.get(host, path, "").await.status();
                     assert_eq!(status, 200, "{team} on gateway {number} at {caller}");
                 }
             }
@@ -95,28 +96,29 @@ impl Drop for Company {
 }
 
 impl Gateway {
-    fn start(folder: PathBuf, redis: &RedisServer, catalog: SocketAddr) -> Self {
+    fn start(folder: PathBuf, number: usize, redis: &RedisServer, catalog: SocketAddr) -> Self {
         // A successor takes over sockets by their addresses.
         let address = |name| (name, format!("127.0.0.1:{}", free_port()));
         let mut variables: Vec<_> = ["PLAINTEXT", "PUBLIC", "INTERNAL", "ADMIN"].map(address).into();
         variables.extend([("REDIS", redis.url()), ("CATALOG_TARGET", format!("http://{catalog}"))]);
+        variables.push(("TIDEGATE_NAME", format!("gateway-{number}")));
         let variables: Vec<_> = variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        let (program, [public, internal, admin]) = run(&folder, &variables);
+        let (program, [public, internal, admin]) = run(&folder, &variables, &[]);
         Self { program, folder, variables, public, internal, admin }
     }
 
-    /// Replaces the process by a new one, which takes over its sockets.
-    pub(super) fn hand_over(&mut self) {
-        let (program, addresses) = run(&self.folder, &self.variables);
+    /// Replaces the process by a new one with these further options, which takes over its sockets.
+    pub(super) fn hand_over(&mut self, options: &[&str]) {
+        let (program, addresses) = run(&self.folder, &self.variables, options);
         [self.public, self.internal, self.admin] = addresses;
         let old = std::mem::replace(&mut self.program, program);
         let (status, log) = old.wait_for_exit();
         assert!(status.success(), "{log}");
     }
 
-    /// Sends a request to the internal listener. Returns the status.
-    pub(super) async fn get(&self, host: &str, path: &str, fields: &str) -> u16 {
-        get_from("127.0.0.1", self.internal, host, path, fields).await.status()
+    /// Sends a request to the internal listener. Returns the response.
+    pub(super) async fn get(&self, host: &str, path: &str, fields: &str) -> Message {
+        get_from(&new_address(), self.internal, host, path, fields).await
     }
 
     /// Returns `/api/v1/config`.
@@ -126,9 +128,18 @@ impl Gateway {
 
     /// Returns the JSON of a path of the admin API.
     pub(super) async fn api(&self, path: &str) -> Value {
-        let request = format!("GET /api/v1/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        let text = Raw::connect(self.admin).await.ask(request).await.text();
-        serde_json::from_str(&text).expect("JSON")
+        serde_json::from_str(&self.admin_text(&format!("/api/v1/{path}")).await).expect("JSON")
+    }
+
+    /// Returns the text of a path of the admin listener.
+    pub(super) async fn admin_text(&self, path: &str) -> String {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        Raw::connect(self.admin).await.ask(request).await.text()
+    }
+
+    /// Returns the text of a file.
+    pub(super) fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.folder.join(path)).expect("a file")
     }
 
     /// Replaces a file.
@@ -153,20 +164,26 @@ impl Gateway {
     }
 }
 
+/// Returns the address of another client each time: repeated requests must not exceed the limits of a client.
+fn new_address() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    Ipv4Addr::from_bits(0x7f10_0000 + COUNT.fetch_add(1, Relaxed) % 0x000f_0000).to_string()
+}
+
 /// Sends a request from this address.
 pub(super) async fn get_from(source: &str, gateway: SocketAddr, host: &str, path: &str, fields: &str) -> Message {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n");
     Raw::connect_from(source, gateway).await.ask(request).await
 }
 
-/// Starts a process, which takes over the sockets of the gateway in the folder if one runs there. Returns it with its
-/// addresses: public, internal and admin.
-fn run(folder: &Path, variables: &[(String, String)]) -> (Program, [SocketAddr; 3]) {
+/// Starts a process with these options, which takes over the sockets of the gateway in the folder if one runs there. Returns
+/// it with its addresses: public, internal and admin.
+fn run(folder: &Path, variables: &[(String, String)], options: &[&str]) -> (Program, [SocketAddr; 3]) {
     let path = |name: &str| folder.join(name).to_str().expect("UTF-8").to_owned();
     // A path of a Unix socket has at most 107 bytes.
     let socket = std::env::temp_dir().join(format!("tg-{}-{}", std::process::id(), path("").len() + digits(folder)));
     let mut command = tidegate(&["run", &path("company.yaml"), "--workers", "2", "--state", &path("state")]);
-    command.args(["--handover", socket.to_str().expect("UTF-8")]).envs(variables.iter().cloned());
+    command.args(["--handover", socket.to_str().expect("UTF-8")]).args(options).envs(variables.iter().cloned());
     let mut program = Program::start(&mut command);
     address(&mut program.stderr, "listening on http://");
     let public = address(&mut program.stderr, "listening on https://");

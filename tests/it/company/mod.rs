@@ -1,5 +1,6 @@
 //! A day of `examples/company`: six teams share three gateways, and what goes wrong for one of them stays there.
 
+mod fleet;
 mod gateways;
 
 use std::fs;
@@ -86,6 +87,8 @@ async fn failures_of_a_day_harm_no_other_team() {
     a_certificate_expires(&company).await;
     a_client_is_banned(&company).await;
     redis_loses_its_data(&company).await;
+    fleet::a_gateway_keeps_older_rules(&mut company).await;
+    fleet::a_gateway_has_an_older_version(&company).await;
     a_gateway_is_replaced(&mut company).await;
 
     clients.assert_all_served().await;
@@ -100,7 +103,7 @@ async fn a_team_makes_a_mistake(company: &Company) {
     // The changes of other teams apply.
     company.write(billing, &example(billing).replace("body: pong", "body: changed"));
     for gateway in &company.gateways {
-        let text = async || get_from("127.0.0.1", gateway.internal, "billing.example.com", "/ping", "").await.text();
+        let text = async || gateway.get("billing.example.com", "/ping", "").await.text();
         soon(async { while text().await != "changed" {} }).await;
         let status = gateway.operate(&["status"]).output().expect("the status");
         assert!(String::from_utf8_lossy(&status.stdout).contains("teams/shop.yaml"), "{status:?}");
@@ -112,11 +115,11 @@ async fn a_team_makes_a_mistake(company: &Company) {
 async fn a_key_set_is_rotated(company: &Company, old: &SigningKey) {
     let new = SigningKey::ec();
     for gateway in &company.gateways {
-        assert_eq!(gateway.get("shop.example.com", "/checkout/1", &token(old, "1")).await, 200);
+        assert_eq!(gateway.get("shop.example.com", "/checkout/1", &token(old, "1")).await.status(), 200);
     }
     company.write("customers.json", &key_set(&[new.jwk("2")]));
     for gateway in &company.gateways {
-        let status = async |token: &str| gateway.get("shop.example.com", "/checkout/1", token).await;
+        let status = async |token: &str| gateway.get("shop.example.com", "/checkout/1", token).await.status();
         let new = token(&new, "2");
         soon(async { while status(&new).await != 200 {} }).await;
         assert_eq!(status(&token(old, "1")).await, 401);
@@ -175,8 +178,8 @@ async fn redis_loses_its_data(company: &Company) {
 }
 
 async fn a_gateway_is_replaced(company: &mut Company) {
-    company.gateways[0].hand_over();
+    company.gateways[0].hand_over(&[]);
     until_banned(company).await;
-    company.gateways[1].hand_over();
+    company.gateways[1].hand_over(&[]);
     until_banned(company).await;
 }

@@ -83,10 +83,11 @@ impl SourceFiles {
     }
 
     /// Reads an included file, at most `limit` bytes. Records its name, and its text or its error.
-    pub(crate) fn read_included(&mut self, path: &Path, limit: u64) -> Result<Vec<u8>, FileReadError> {
+    pub(crate) fn read_included(&mut self, path: &Path, name: &Path, limit: u64) -> Result<Vec<u8>, FileReadError> {
         self.record(path);
-        // Another name changes messages and the locations of limits.
-        self.record_text(path.as_os_str().as_bytes());
+        // Another name changes messages and the locations of limits. Equal files of gateways in other folders have the
+        // same hash, so the name is relative to the folder of the rule file.
+        self.record_text(name.as_os_str().as_bytes());
         let read = read_regular(path, limit);
         match &read {
             Ok(bytes) => self.record_text(bytes),

@@ -7,7 +7,8 @@ use super::overrides::{
 };
 use tidegate_limit::clock::Timestamp;
 
-/// The overrides of a store in this process. It decides as `lua/overrides.lua` does.
+/// The overrides of a store in this process. It decides as `lua/overrides.lua` does. It loses no changes, so a change only has
+/// to be newer than earlier changes of the same override.
 #[derive(Debug, Default)]
 pub(crate) struct LocalOverrides {
     version: u64,

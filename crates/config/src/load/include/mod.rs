@@ -131,7 +131,8 @@ impl Includer<'_, '_> {
             self.placeholders.sources().record_error(&message);
             return Err(self.problems.add(location, message, help));
         }
-        let bytes = self.placeholders.sources().read_included(path, MAX_READ).map_err(|error| {
+        let name = self.source.files.relative(path);
+        let bytes = self.placeholders.sources().read_included(path, name, MAX_READ).map_err(|error| {
             let help = match error {
                 FileReadError::NotAFile => "name a regular file of at most 1 MiB",
                 _ => "a relative path starts at the folder of the rule file",
