@@ -57,10 +57,15 @@ impl Default for Charges<'_> {
 impl<'r> Charges<'r> {
     /// Creates an empty list for a route with these limits.
     pub fn new(limits: &'r [Limit]) -> Self {
+        Self::with_capacity(limits, limits.len())
+    }
+
+    /// Creates an empty list with space for this many charges of these limits. There may be many more limits.
+    pub fn with_capacity(limits: &'r [Limit], charges: usize) -> Self {
         Self {
             limits,
-            positions: Positions::with_capacity(limits.len()),
-            charges: Vec::with_capacity(limits.len()),
+            positions: Positions::with_capacity(charges),
+            charges: Vec::with_capacity(charges),
             decisions: Vec::new(),
             decided_at: Timestamp::default(),
             is_local: false,
@@ -117,7 +122,7 @@ impl<'r> Charges<'r> {
 
     /// Returns the charges that match a predicate, without their decisions.
     pub fn only(&self, which: impl Fn(&LimitCharge<'_>) -> bool) -> Self {
-        let mut some = Self::new(self.limits);
+        let mut some = Self::with_capacity(self.limits, self.len());
         for entry in self.iter().filter(|entry| which(entry)) {
             some.push(entry.index, entry.charge.clone());
         }

@@ -18,10 +18,15 @@ impl<'r> Charges<'r> {
         self.is_local = true;
     }
 
-    /// Records the decisions about `some` of these charges. The others are unknown.
+    /// Records the decisions about `some` of these charges. The others are unknown. A limit may have several charges, each
+    /// for another client.
     pub fn decide_only(&mut self, some: &Charges<'_>) {
-        let decision = |index| some.iter().find(|entry| entry.index == index)?.decision.copied();
-        self.decisions = self.limit_positions().map(|index| decision(index).unwrap_or(Decision::UNKNOWN)).collect();
+        let is_same = |one: &LimitCharge<'_>, other: &LimitCharge<'_>| {
+            one.index == other.index && one.charge.client == other.charge.client
+        };
+        let decision = |entry: LimitCharge<'_>| some.iter().find(|other| is_same(&entry, other))?.decision.copied();
+        let decisions = self.iter().map(|entry| decision(entry).unwrap_or(Decision::UNKNOWN)).collect();
+        self.decisions = decisions;
         (self.decided_at, self.is_local) = (some.decided_at, some.is_local);
     }
 
@@ -89,5 +94,33 @@ impl<'r> Charges<'r> {
     pub fn granted(&self, which: impl Fn(&LimitCharge<'_>) -> bool) -> Vec<Granted> {
         let matching = self.iter().filter(which);
         matching.filter_map(|entry| entry.decision?.grant(entry.charge, self.decided_at)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::charge::{Charge, ClientId, Limiter};
+    use crate::limits::rule::Limit;
+    use tidegate_limit::{Algorithm, Mode, Quota};
+
+    /// A call of the rate limit service can have several charges of one limit.
+    #[test]
+    fn charges_of_one_limit_keep_their_own_decisions() {
+        let quota = Quota::new(9, 1_000, Algorithm::TokenBucket).expect("a quota");
+        let limiter = Arc::new(Limiter::new("l".to_owned(), Mode::PerClient, quota));
+        let limits = [Limit::new("l".to_owned(), Arc::clone(&limiter))];
+        let mut charges = Charges::new(&limits);
+        for client in [1, 2, 3] {
+            charges.push(0, Charge::new(Arc::clone(&limiter), Some(ClientId::Hash(client)), 1));
+        }
+        let mut some = charges.only(|entry| entry.charge.client != Some(ClientId::Hash(2)));
+        let decisions = [1, 3].map(|remaining| Decision::new(remaining, Wait::Now, 0));
+        some.decide(Outcome::new(Timestamp::default(), decisions.to_vec(), some.as_slice()));
+        charges.decide_only(&some);
+        let remaining = charges.iter().map(|entry| entry.decision.map(|decision| decision.remaining));
+        assert_eq!(remaining.collect::<Vec<_>>(), [Some(1), None, Some(3)]);
     }
 }
