@@ -12,6 +12,7 @@ COPY crates/limit/Cargo.toml crates/limit/
 COPY crates/metrics/Cargo.toml crates/metrics/
 COPY crates/replay/Cargo.toml crates/replay/
 COPY crates/rules/Cargo.toml crates/rules/
+COPY crates/service/Cargo.toml crates/service/
 COPY crates/store/Cargo.toml crates/store/
 RUN mkdir -p src tests/it tests/otlp \
     && echo 'fn main() {}' > src/main.rs \

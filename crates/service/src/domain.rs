@@ -1,0 +1,147 @@
+//! A domain: a tree of rules with their limits.
+
+use tidegate_limit::Mode;
+use tidegate_rules::charge::{ClientId, Limiter};
+use tidegate_rules::limits::rule::Limit;
+use tidegate_rules::settings::store::BucketNames;
+
+use crate::call::{Descriptor, Override};
+use crate::charges::{CallCharges, Found};
+use crate::client::{client_of, client_of_all};
+use crate::limit::{DomainLimit, LimitBuilder};
+use crate::name::{escaped, rule_name};
+use crate::rule::{Rate, Rule};
+use crate::tree::{Level, Node, Spread};
+use crate::unit::{Unit, Window};
+use crate::{Call, status::CurrentLimit};
+
+/// The rules of one application. Calls to other domains do not share its buckets.
+#[derive(Debug)]
+pub struct Domain {
+    name: String,
+    tree: Level,
+    found: Vec<DomainLimit>,
+    limits: Vec<Limit>,
+    /// The position of the first limit of those that callers set.
+    overrides: usize,
+}
+
+/// The error of invalid rules.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DomainError {
+    /// Two rules of a level match the same entries.
+    #[error("two rules have the name `{0}`")]
+    Duplicate(String),
+    /// There are too many limits.
+    #[error("a domain has at most {} limits", Domain::MAX_LIMITS)]
+    TooManyLimits,
+}
+
+/// The rules while a domain is built.
+struct Builder<'w> {
+    limits: LimitBuilder<'w>,
+    found: Vec<DomainLimit>,
+}
+
+impl Domain {
+    /// The maximum number of limits.
+    pub const MAX_LIMITS: usize = 50_000;
+
+    /// Creates a domain from the rules of its first level. `names` are the names of buckets in the store.
+    ///
+    /// # Errors
+    /// Two rules of a level have the same key and value, or there are more than [`MAX_LIMITS`](Self::MAX_LIMITS).
+    pub fn new(name: String, rules: &[Rule], window: Window, names: &BucketNames) -> Result<Self, DomainError> {
+        // A slash: the names of routes have none, so no route has the same buckets.
+        let tag = names.tag(&format!("/{}", escaped(&name)));
+        let limits = LimitBuilder { tag: &tag, window, limits: Vec::new() };
+        let mut builder = Builder { limits, found: Vec::new() };
+        let tree = builder.level(rules, "", Mode::Overall)?;
+        let Builder { mut limits, found } = builder;
+        if found.len() > Self::MAX_LIMITS {
+            return Err(DomainError::TooManyLimits);
+        }
+        let overrides = limits.add_overrides();
+        Ok(Self { name, tree, found, limits: limits.limits, overrides })
+    }
+
+    /// Returns the name that calls use.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the limits with buckets.
+    pub fn limits(&self) -> &[Limit] {
+        &self.limits
+    }
+
+    /// Returns the charges of a call. The call has passed [`validate`](Call::validate).
+    pub fn charges(&self, call: &Call<'_>) -> CallCharges<'_> {
+        let found = call.descriptors.iter().map(|descriptor| self.find(descriptor)).collect();
+        let permits = call.descriptors.iter().map(|descriptor| call.permits(descriptor)).collect();
+        CallCharges::new(&self.limits, found, permits)
+    }
+
+    /// Returns the limit of a descriptor.
+    fn find(&self, descriptor: &Descriptor<'_>) -> Found<'_> {
+        let path = self.tree.find(&descriptor.entries);
+        let rule = path.as_ref().and_then(|path| path.last()).and_then(|node| self.found.get(node.limit?));
+        let client = || path.as_ref().and_then(|path| client_of(path, &descriptor.entries));
+        if let Some(limit) = descriptor.limit {
+            return self.overridden(limit, rule, client, || client_of_all(&descriptor.entries));
+        }
+        let Some(DomainLimit { rule, position }) = rule else { return Found::Nothing };
+        let Rate::Limited { requests_per_unit, unit } = rule.rate else { return Found::Unlimited(rule) };
+        let current = CurrentLimit { requests_per_unit, unit, name: rule.name.as_deref() };
+        let limiter = position.map(|position| self.limits[position].limiter.clone());
+        Found::Limited { rule: Some(rule), current, position: *position, limiter, client: client() }
+    }
+
+    /// Returns a limit that the caller sets. It has the buckets of a rule with the same unit, if there is one: then a client
+    /// has one bucket, whether the caller sets its limit or not. A shadow differs, since the limit of the caller is enforced.
+    fn overridden(
+        &self,
+        Override { requests_per_unit, unit }: Override,
+        rule: Option<&DomainLimit>,
+        client: impl Fn() -> Option<ClientId>,
+        client_of_all: impl Fn() -> ClientId,
+    ) -> Found<'_> {
+        let is_same = |limit: &&DomainLimit| match limit.rule.rate {
+            Rate::Limited { unit: other, .. } => other == unit && !limit.rule.shadow,
+            Rate::Unlimited => false,
+        };
+        let (position, client) = match rule.filter(is_same).and_then(|limit| limit.position) {
+            Some(position) => (position, client()),
+            None => (self.overrides + unit_number(unit), Some(client_of_all())),
+        };
+        let at_rate = |limit: &Limit| Limiter::at_rate(&limit.limiter, requests_per_unit).into();
+        let limiter = (requests_per_unit > 0).then(|| self.limits.get(position).map(at_rate)).flatten();
+        let current = CurrentLimit { requests_per_unit, unit, name: None };
+        Found::Limited { rule: None, current, position: limiter.as_ref().map(|_| position), limiter, client }
+    }
+}
+
+fn unit_number(unit: Unit) -> usize {
+    Unit::ALL.iter().position(|other| *other == unit).unwrap_or_default()
+}
+
+impl Builder<'_> {
+    /// Builds a level below the rule with the name `parent`. The limits of the level have this mode, unless they count each
+    /// value.
+    fn level(&mut self, rules: &[Rule], parent: &str, mode: Mode) -> Result<Level, DomainError> {
+        let mut level = Level::default();
+        for rule in rules {
+            let name = rule_name(parent, rule);
+            let spread = Spread::new(rule);
+            let mode = if spread == Spread::Shared { mode } else { Mode::PerClient };
+            let limit = rule.limit.clone().map(|limit| {
+                self.found.push(self.limits.add(&name, mode, limit));
+                self.found.len() - 1
+            });
+            let next = self.level(&rule.rules, &name, mode)?;
+            let added = level.add(rule, Node { spread, limit, next });
+            added.map_err(|_| DomainError::Duplicate(name))?;
+        }
+        Ok(level)
+    }
+}
