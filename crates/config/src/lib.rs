@@ -9,6 +9,7 @@
 //! A part of Tidegate, whose items change with each release: programs use the crates `tidegate-layer` and `tidegate`.
 
 mod check;
+mod descriptors;
 pub mod diff;
 mod file;
 mod limit_entry;
@@ -27,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::descriptors::{DescriptorFiles, read_descriptors};
 pub use self::limit_entry::LimitEntry;
 pub use self::load::{ConfigLoadError, Loaded, PartlyChecked, RuleFile, built, load_for_layer};
 use self::problem::secrets::Secrets;

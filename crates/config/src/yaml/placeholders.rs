@@ -27,6 +27,8 @@ pub(crate) struct Placeholders<'p> {
     values: HashMap<PathBuf, Result<Rc<str>, FileFault>>,
     /// The number of bytes that values may still have.
     remaining: usize,
+    /// Whether a dollar sign has no meaning: in files of other programs.
+    is_literal: bool,
 }
 
 /// A message and a help.
@@ -45,7 +47,12 @@ enum Part<'t> {
 impl<'p> Placeholders<'p> {
     /// Creates the replacement for a rule file. Relative paths start at the folder of `files`.
     pub(crate) fn new(files: ReferencedFiles<'p>, sources: &'p mut SourceFiles) -> Self {
-        Self { files, sources, values: HashMap::new(), remaining: MAX_TOTAL }
+        Self { files, sources, values: HashMap::new(), remaining: MAX_TOTAL, is_literal: false }
+    }
+
+    /// Keeps all texts as they are written, for files of other programs.
+    pub(crate) fn literal(sources: &'p mut SourceFiles) -> Self {
+        Self { is_literal: true, ..Self::new(ReferencedFiles::in_current_folder(), sources) }
     }
 
     /// Returns the paths of the rule file.
@@ -69,7 +76,7 @@ impl<'p> Placeholders<'p> {
         location: Location,
         problems: &mut Problems,
     ) -> Option<Result<Scalar, Reported>> {
-        if !text.contains('$') {
+        if self.is_literal || !text.contains('$') {
             return None;
         }
         let (mut value, mut reported, mut has_placeholder, mut secrets) = (String::new(), None, false, Vec::new());

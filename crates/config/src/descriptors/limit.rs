@@ -1,0 +1,77 @@
+//! The `rate_limit` of a descriptor.
+
+use super::map::Map;
+use crate::problem::{Checked, Problems, quote};
+use crate::yaml::node::Node;
+use tidegate_rules::limits::rule::OnStoreFailure;
+use tidegate_service::{Rate, RuleLimit, Unit, Window};
+
+const KEYS: [&str; 5] = ["unit", "requests_per_unit", "unlimited", "name", "replaces"];
+
+/// Reads the limit of a descriptor. Reports all errors.
+pub(super) fn read_limit(descriptor: Map<'_>, window: Window, problems: &mut Problems) -> Checked<Option<RuleLimit>> {
+    let shadow = descriptor.bool("shadow_mode", problems);
+    if let (Ok(true), Some(node)) = (descriptor.bool("quota_mode", problems), descriptor.get("quota_mode")) {
+        problems.add(node.location, "`quota_mode` is not supported yet", "remove it, or use `shadow_mode`");
+    }
+    let Some(node) = descriptor.get("rate_limit") else { return shadow.map(|_| None) };
+    let map = Map::read(node, "`rate_limit`", &KEYS, problems)?;
+    let rate = read_rate(map, window, problems);
+    let name = map.text("name", problems).map(|name| name.map(|(name, _)| name.to_owned()));
+    // First all entries, so that all errors are reported.
+    let replaces: Vec<_> =
+        map.list("replaces", problems).iter().map(|node| read_replaced(node, &name, problems)).collect();
+    Ok(Some(RuleLimit {
+        rate: rate?,
+        name: name?,
+        replaces: replaces.into_iter().collect::<Checked<_>>()?,
+        shadow: shadow?,
+        on_store_failure: OnStoreFailure::default(),
+        location: problems.limit_location(node.location),
+    }))
+}
+
+fn read_rate(map: Map<'_>, window: Window, problems: &mut Problems) -> Checked<Rate> {
+    let (unlimited, number) = (map.bool("unlimited", problems), map.number("requests_per_unit", problems));
+    let unit = map.text("unit", problems)?;
+    let known = unit.and_then(|(word, _)| Unit::from_name(&word.to_ascii_lowercase()));
+    if unlimited? {
+        return match (known, unit) {
+            (Some(_), Some((_, location))) => {
+                Err(problems.add(location, "`unlimited` has no `unit`", "remove `unit` or `unlimited`"))
+            }
+            _ => Ok(Rate::Unlimited),
+        };
+    }
+    let words = "use `second`, `minute`, `hour`, `day`, `week`, `month` or `year`";
+    let (unit, location) = match (known, unit) {
+        (Some(known), Some((_, location))) => (known, location),
+        (_, Some((word, location))) => {
+            return Err(problems.add(location, format!("{} is not a unit", quote(word)), words));
+        }
+        (_, None) => return Err(problems.add(map.location(), "`unit` is missing", words)),
+    };
+    if window == Window::FixedWindow && matches!(unit, Unit::Week | Unit::Month | Unit::Year) {
+        let message = format!("envoyproxy/ratelimit has other windows of a {}", unit.name());
+        let help = "weeks start on Monday, months are calendar months, and a year starts with each request";
+        problems.warn(location, &message, help);
+    }
+    let requests_per_unit = number?.unwrap_or_else(|| {
+        let help = "write the number of requests, or `requests_per_unit: 0` to reject all";
+        problems.warn(map.location(), "without `requests_per_unit`, the limit rejects all requests", help);
+        0
+    });
+    Ok(Rate::Limited { requests_per_unit, unit })
+}
+
+/// Reads an entry of `replaces`. `own` is the name of the limit.
+fn read_replaced(node: &Node, own: &Checked<Option<String>>, problems: &mut Problems) -> Checked<String> {
+    let map = Map::read(node, "an entry of `replaces`", &["name"], problems)?;
+    match map.text("name", problems)? {
+        None => Err(problems.add(map.location(), "an entry of `replaces` has no `name`", "name a limit")),
+        Some((name, location)) if own.as_ref().is_ok_and(|own| own.as_deref() == Some(name)) => {
+            Err(problems.add(location, "a limit cannot replace itself", "name another limit"))
+        }
+        Some((name, _)) => Ok(name.to_owned()),
+    }
+}
