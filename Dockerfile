@@ -6,6 +6,7 @@ WORKDIR /build
 # Dependencies rarely change. A placeholder program builds them in a separate layer, which is cached until Cargo.toml or
 # Cargo.lock changes.
 COPY Cargo.toml Cargo.lock ./
+COPY benches/steps/Cargo.toml benches/steps/
 COPY crates/config/Cargo.toml crates/config/
 COPY crates/layer/Cargo.toml crates/layer/
 COPY crates/limit/Cargo.toml crates/limit/

@@ -53,7 +53,7 @@ fn peaks(routes: usize) -> [usize; 2] {
 
 #[test]
 fn start_and_reloads_need_little_memory_for_each_route() {
-    let (few, many) = (100, 2_600);
+    let (few, many) = (100, 100 + case_count(2_500).max(1_250) as usize);
     let (base, full) = (peaks(few), peaks(many));
     let each = [0, 1].map(|when| full[when].saturating_sub(base[when]) / (many - few));
     assert!(

@@ -14,8 +14,11 @@ use self::items::{PublicItems, public_items};
 use self::source::{Definition, Library};
 use crate::support::pages;
 
-/// Read once, since that takes seconds.
-static ITEMS: LazyLock<PublicItems> = LazyLock::new(|| public_items(&Library::read(pages::root())));
+/// The items, and the definitions that users can name. Read once, since that takes seconds.
+static PUBLIC: LazyLock<(PublicItems, BTreeSet<Definition>)> = LazyLock::new(|| {
+    let library = Library::read(pages::root());
+    (public_items(&library), definitions(&library))
+});
 
 const SNAPSHOT: &str = "tests/it/snapshots/public_api.txt";
 
@@ -32,7 +35,7 @@ const MAX_TYPES: usize = 42;
 #[test]
 fn public_items_match_the_snapshot() {
     let path = pages::root().join(SNAPSHOT);
-    let listed = list(&ITEMS);
+    let listed = list(&PUBLIC.0);
     if std::env::var_os("UPDATE_PUBLIC_API").is_some() {
         fs::write(&path, &listed).expect("the snapshot can be written");
     }
@@ -51,7 +54,7 @@ fn public_items_match_the_snapshot() {
 #[test]
 fn library_exports_at_most_42_types() {
     let mut counts = BTreeMap::new();
-    for name in ITEMS.keys() {
+    for name in PUBLIC.0.keys() {
         *counts.entry(name.split_once("::").map(|(module, _)| module.to_owned())).or_insert(0) += 1;
     }
     let full: Vec<_> = counts.iter().filter(|(_, count)| **count > MAX_TYPES).collect();
@@ -61,7 +64,7 @@ fn library_exports_at_most_42_types() {
 #[test]
 fn public_enums_and_structs_are_non_exhaustive() {
     // The crates of the workspace match on all words of a setting, so that the compiler finds the places for a new word.
-    let growing = ITEMS.iter().filter(|(_, item)| item.can_grow && !item.is_setting());
+    let growing = PUBLIC.0.iter().filter(|(_, item)| item.can_grow && !item.is_setting());
     let growing = growing.filter(|(name, _)| !CLOSED.contains(&name.as_str()));
     let closed: Vec<_> = growing.filter(|(_, item)| !item.attributes.contains(&"#[non_exhaustive]".into())).collect();
     let closed: Vec<_> = closed.into_iter().map(|(name, _)| name).collect();
@@ -70,16 +73,10 @@ fn public_enums_and_structs_are_non_exhaustive() {
 
 #[test]
 fn signatures_name_only_public_types_and_known_crates() {
-    let library = Library::read(pages::root());
-    let mut own = BTreeSet::new();
-    for module in std::iter::once(vec![]).chain(library.public_modules()) {
-        let imports = library.imports(&module).into_iter().filter(|import| import.is_public);
-        own.extend(imports.filter_map(|import| library.resolve(&module, &import.path)));
-        own.extend(library.public_types(&module).into_iter().map(|name| Definition::Own(module.clone(), name)));
-    }
+    let (items, own) = &*PUBLIC;
     let mut crates = BTreeSet::new();
     let mut private = Vec::new();
-    for (name, item) in &*ITEMS {
+    for (name, item) in items {
         for definition in &item.names {
             match definition {
                 Definition::Foreign(name) => _ = crates.insert(name.as_str()),
@@ -106,6 +103,17 @@ fn main_types_are_send_and_sync() {
     assert_send_sync::<tidegate::Config>();
     assert_send_sync::<tidegate::Gateway>();
     assert_send_sync::<tidegate::GatewayStartError>();
+}
+
+/// Returns the definitions that `lib.rs` and its public modules export.
+fn definitions(library: &Library) -> BTreeSet<Definition> {
+    let mut own = BTreeSet::new();
+    for module in std::iter::once(vec![]).chain(library.public_modules()) {
+        let imports = library.imports(&module).into_iter().filter(|import| import.is_public);
+        own.extend(imports.filter_map(|import| library.resolve(&module, &import.path)));
+        own.extend(library.public_types(&module).into_iter().map(|name| Definition::Own(module.clone(), name)));
+    }
+    own
 }
 
 fn list(items: &PublicItems) -> String {

@@ -1,4 +1,4 @@
-//! Measures the cost of a decision without a store: `cargo bench --bench decide -- --quick`.
+//! Measures the cost of a decision without a store: `cargo bench -p tidegate-steps --bench decide -- --quick`.
 //!
 //! The time of each bucket advances by interval/rate with each request. As many permits become available as are taken,
 //! so the state keeps its size. `rejected` is a decision of a bucket without permits.

@@ -1,11 +1,11 @@
-//! Measures the cost of a decision in the embedded store, with one and with several threads: `cargo bench --bench
-//! embedded -- --quick`.
+//! Measures the cost of a decision in the embedded store, with one and with several threads: `cargo bench
+//! -p tidegate-steps --bench embedded -- --quick`.
 //!
 //! The time is how long it takes until each thread has made one decision. The throughput is the decisions of all
 //! threads together. On a hot bucket all threads need the same lock. Decisions for many clients rarely contend.
 //!
-//! `cargo bench --bench embedded -- memory` measures the memory per client instead: the growth of the resident memory
-//! with a million clients that send one request each, with the gateway's allocator.
+//! `cargo bench -p tidegate-steps --bench embedded -- memory` measures the memory per client instead: the growth of the
+//! resident memory with a million clients that send one request each, with the gateway's allocator.
 
 use std::error::Error;
 use std::hint::black_box;

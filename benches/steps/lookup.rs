@@ -1,4 +1,4 @@
-//! Measures the lookup of a route among few and many routes: `cargo bench --bench lookup -- --quick`.
+//! Measures the lookup of a route among few and many routes: `cargo bench -p tidegate-steps --bench lookup -- --quick`.
 //!
 //! A quarter of the routes has a path with a parameter, a quarter has an exact path, a quarter has a prefix, and a
 //! quarter has its own host and an exact path. The last lines compare 10,000 routes with 10, by the medians of

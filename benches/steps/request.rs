@@ -1,4 +1,4 @@
-//! Measures the steps of a request in the gateway one by one: `cargo bench --bench request -- --quick`.
+//! Measures the steps of a request in the gateway one by one: `cargo bench -p tidegate-steps --bench request -- --quick`.
 //!
 //! `layer` measures all of them together, around a service that responds immediately.
 
