@@ -27,6 +27,7 @@ mod concurrency;
 mod corpora;
 mod cors;
 mod dashboard;
+mod descriptor_calls;
 mod descriptors;
 mod diff;
 mod differential;
