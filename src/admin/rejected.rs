@@ -36,7 +36,7 @@ pub(super) struct Rejected {
     /// `count` minus this is the lower bound.
     error: u64,
     route: String,
-    /// What rejected the requests: `limit`, `concurrency`, `not_identified` (401), `not_allowed` (403), `banned`.
+    /// The cause: `limit`, `concurrency`, `not_identified` (401), `not_allowed` (403), `banned`.
     cause: &'static str,
     /// The name of the limit; null if another cause rejected the requests.
     limit: Option<String>,

@@ -1,4 +1,4 @@
-//! What can reject requests, as operators see it: the limits, and the other causes of each route.
+//! The causes of rejections, as operators see them: the limits, and the other causes of each route.
 
 use std::collections::HashMap;
 

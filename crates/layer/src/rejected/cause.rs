@@ -1,4 +1,4 @@
-//! What rejects a request other than a limit.
+//! The causes of rejections other than limits.
 
 /// A reason for rejections of a route that no limit causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
