@@ -176,6 +176,16 @@ async fn unknown_tier_of_a_request_is_an_error() {
     assert_eq!(admin.api("GET", "limits/all/plan/client?value=k&tier=pro", "").await.0, 400);
 }
 
+/// The figures of only 32 tiers are read. The others must not look as if they rejected the client.
+#[tokio::test]
+async fn client_is_granted_with_many_tiers() {
+    let tiers: Vec<_> = (0..40).map(|number| format!("t{number}: {{ rate: 5, interval: {}m }}", 1 + number)).collect();
+    let many = format!("tiers: {{ free: {{ rate: 2, interval: 1h }}, {} }}", tiers.join(", "));
+    let admin = start(&rules("", BY_HEADER).replace(TIERS, &many));
+    let unused = state(&admin, "value=k").await;
+    assert_eq!((unused["rates"].as_array().map(Vec::len), &unused["granted"]), (Some(41), &json!(true)), "{unused}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commands_show_the_tiers_of_a_limit() {
     let admin = start(&rules("store: memory", BY_HEADER));

@@ -60,7 +60,7 @@ pub(super) struct ClientState {
     rate_from: RateSource,
     #[serde(flatten)]
     figures: Figures,
-    /// Whether a request for one permit is granted now; if the rate is not known, at each of `rates`.
+    /// Whether a request for one permit is granted now; if the rate is not known, at each of the first 32 `rates`.
     granted: bool,
     /// All rates of a limit that takes its rate from the request: its tiers, or the default and the largest rate.
     rates: Vec<PossibleRate>,
@@ -111,7 +111,7 @@ pub(super) async fn inspect(
     let mut rates = rates::possible(named.limit, adjust);
     rates::inspect(&active.store, &named.charge, &mut rates).await?;
     let figures = chosen.limiter.as_deref().map(|limiter| Figures::new(limiter, &inspection)).unwrap_or_default();
-    let is_granted = if chosen.limiter.is_some() { figures.grants() } else { rates.iter().all(PossibleRate::grants) };
+    let is_granted = if chosen.limiter.is_some() { figures.grants() } else { rates::all_grant(&rates) };
     Ok(Json(ClientState {
         client: active.client_name(&named.charge),
         route,

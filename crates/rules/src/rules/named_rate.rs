@@ -6,10 +6,11 @@ use std::sync::Arc;
 use super::Rules;
 use super::named_client::Request;
 use crate::charge::{ClientId, Limiter};
+use crate::client::ClientSource;
 use crate::limits::rates::Rates;
 use crate::limits::rule::Limit;
 use crate::request::facts::Facts;
-use crate::request::identity::ApiKey;
+use crate::request::identity::{ApiKey, IdentityValue};
 
 /// A rate that requests of a client have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,11 +83,15 @@ impl Rules {
     }
 }
 
-/// Returns `true` if the address identifies a client whose requests have no credentials, which the rate would come from.
+/// Returns `true` if the address identifies a client whose requests lack the value that the rate would come from. Each API
+/// key has an id. Other values can be missing in credentials that have a rate: then the rate is not known.
 fn lacks_credentials(limit: &Limit, rates: &Rates, client: &ClientId) -> bool {
-    let (identifies, chooses) = (limit.client.identity_kinds(), rates.by.kinds());
-    let is_same_kind = identifies.key && chooses.key || identifies.token && chooses.token;
-    matches!(client, ClientId::Address(_)) && is_same_kind && !limit.client.reads_address()
+    let lacks_rate = match &limit.client {
+        ClientSource::Identity(IdentityValue::KeyId) => rates.by.kinds().key,
+        ClientSource::Identity(value) => *value == rates.by,
+        _ => false,
+    };
+    lacks_rate && matches!(client, ClientId::Address(_))
 }
 
 fn rate_of(rates: &Rates, facts: &Facts<'_>, is_of_key: bool) -> KnownRate {
@@ -103,8 +108,6 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::client::ClientSource;
-    use crate::request::identity::IdentityValue;
     use tidegate_limit::{Algorithm, Mode, Quota};
 
     fn limiter(rate: u64) -> Arc<Limiter> {
@@ -173,6 +176,10 @@ mod tests {
             rates.map(|rate| rate.tier.unwrap_or_default()).collect::<Vec<_>>()
         };
         assert_eq!(tiers(&limit("key:id", "key:tier")), ["free"]);
+        assert_eq!(tiers(&limit("jwt:plan", "jwt:plan")), ["free"]);
+        // A key without a team, or a token without a subject, can have another tier.
+        assert_eq!(tiers(&limit("key:team", "key:tier")), Vec::<String>::new());
+        assert_eq!(tiers(&limit("jwt:sub", "jwt:plan")), Vec::<String>::new());
         assert_eq!(tiers(&limit("jwt:sub", "key:tier")), Vec::<String>::new());
         assert_eq!(tiers(&Limit { client: ClientSource::Ip, ..limit("key:id", "key:tier") }), Vec::<String>::new());
     }
