@@ -7,9 +7,9 @@ use tidegate_rules::charge::{Charge, ChargeKind, ClientId, Limiter};
 use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::rules::Charges;
 
-use crate::replaced::Replaced;
-use crate::rule::RuleLimit;
 use crate::status::{CurrentLimit, Status};
+use crate::tree::replaced::Replaced;
+use crate::tree::rule::RuleLimit;
 
 /// The charges of a call. All are made or none, as for a request to a route.
 #[derive(Debug)]

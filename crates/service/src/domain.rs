@@ -10,7 +10,7 @@ use crate::charges::{CallCharges, Found};
 use crate::client::{client_of, client_of_all};
 use crate::limit::{DomainLimit, LimitBuilder};
 use crate::name::{escaped, rule_name};
-use crate::rule::{Rate, Rule};
+use crate::tree::rule::{Rate, Rule};
 use crate::tree::{Level, Node, Spread};
 use crate::unit::{Unit, Window};
 use crate::{Call, status::CurrentLimit};

@@ -14,9 +14,6 @@ mod domain;
 mod domains;
 mod limit;
 mod name;
-mod pattern;
-mod replaced;
-mod rule;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -27,6 +24,6 @@ pub use self::call::{Call, CallError, Descriptor, Entry, Override};
 pub use self::charges::CallCharges;
 pub use self::domain::{Domain, DomainError};
 pub use self::domains::{Domains, DuplicateDomain};
-pub use self::rule::{Rate, Rule, RuleLimit};
 pub use self::status::{CurrentLimit, Status};
+pub use self::tree::rule::{Rate, Rule, RuleLimit};
 pub use self::unit::{Unit, Window};

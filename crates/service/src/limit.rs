@@ -6,7 +6,7 @@ use tidegate_limit::{Mode, Quota};
 use tidegate_rules::charge::Limiter;
 use tidegate_rules::limits::rule::Limit;
 
-use crate::rule::{Rate, RuleLimit};
+use crate::tree::rule::{Rate, RuleLimit};
 use crate::unit::{Unit, Window};
 
 /// The limit of a rule in its domain.

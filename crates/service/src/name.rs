@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::rule::Rule;
+use crate::tree::rule::Rule;
 
 /// Returns the name of a rule: `KEY=VALUE`, or `KEY` without a value, after the name of the rule above it and a dot. Other
 /// rules have other names: characters with a meaning are written as `%XX`.

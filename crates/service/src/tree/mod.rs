@@ -1,11 +1,15 @@
 //! The tree of a domain's rules, and the search for the limit of a descriptor.
 
+mod pattern;
+pub(crate) mod replaced;
+pub(crate) mod rule;
+
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
+use self::pattern::Pattern;
+use self::rule::Rule;
 use crate::call::Entry;
-use crate::pattern::Pattern;
-use crate::rule::Rule;
 
 /// The rules of one level.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::rule::RuleLimit;
+use crate::tree::rule::RuleLimit;
 
 /// The names of replaced limits.
 pub(crate) struct Replaced<'d>(SmallVec<[&'d str; 4]>);
