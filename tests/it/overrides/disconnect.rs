@@ -6,6 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::{create, created, with_key};
 use crate::admin_api::Admin;
 use crate::support::redis::RedisServer;
+use crate::support::wire::frames::{Frame, Frames, RST_STREAM};
 use crate::support::wire::raw::Raw;
 use crate::support::wire::soon;
 use crate::support::wire::upstream::{Origin, OriginConnection};
@@ -124,6 +125,28 @@ async fn ban_of_an_address_ends_its_web_sockets() {
     assert_eq!(until_closed(&mut client).await, b"");
     let metrics = admin.metrics().await;
     assert!(metrics.contains("tidegate_upgraded_connections{upstream=\"origin\"} 0"), "{metrics}");
+}
+
+/// The connection of a proxy has streams of several clients.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ban_resets_only_the_streams_of_the_client() {
+    let origin = origin().await;
+    let admin = gateway("memory", &origin);
+    let mut client = Frames::connect(admin.gateway().addresses()[0].tcp().expect("an address"), &[]).await;
+    for (stream, key) in [(1, "k"), (3, "free")] {
+        client.open(stream, "GET", "/events", &[("x-key", key)], true).await;
+        assert_eq!(client.status(stream).await, 200);
+    }
+    drop(created(&admin, ban(true)).await);
+    client.reset_code(1).await;
+    for (stream, key, status) in [(5, "k", 403), (7, "free", 200)] {
+        client.open(stream, "GET", "/", &[("x-key", key)], true).await;
+        let ends = |frame: &Frame| frame.ends_stream() || frame.kind == RST_STREAM;
+        let frame = client.find(|frame| frame.stream == stream || frame.stream == 3 && ends(frame)).await;
+        assert_eq!(frame.stream, stream, "the stream of the other client has ended");
+        assert_eq!(frame.status(), status, "{key}");
+        client.rest_of_stream(stream).await;
+    }
 }
 
 #[tokio::test]

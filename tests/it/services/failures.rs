@@ -3,7 +3,7 @@
 use super::*;
 
 /// Returns the status and the reason of a response.
-fn outcome(response: &Message) -> (u16, String) {
+pub(super) fn outcome(response: &Message) -> (u16, String) {
     let body: serde_json::Value = serde_json::from_slice(&response.body).unwrap_or_default();
     (response.status(), body["reason"].as_str().unwrap_or_default().to_owned())
 }

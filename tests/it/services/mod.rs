@@ -4,6 +4,7 @@ mod attacks;
 mod cache;
 mod failures;
 mod places;
+mod tls;
 
 use crate::support::gateway::TestGateway;
 use crate::support::wire::frames::{DATA, Frames};
