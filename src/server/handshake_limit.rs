@@ -91,14 +91,12 @@ mod tests {
         assert_eq!(count(&limit, &client(1)), 500);
     }
 
-    /// 100 attackers share both cells with a given client in about 1 of 6,700 runs.
+    /// A client shares both cells with one of 100 attackers in about 1 of 6,700 runs, so three of the clients rarely do.
     #[tokio::test(start_paused = true)]
     async fn attackers_do_not_exhaust_other_clients() {
         let limit = HandshakeLimit::new(1).unwrap();
-        for attacker in 100..200 {
-            assert!(count(&limit, &client(attacker)) > 0);
-        }
-        assert!(limit.allows(&client(1)));
+        assert!((100..200).filter(|attacker| count(&limit, &client(*attacker)) > 0).count() >= 97);
+        assert!((0..100).filter(|other| limit.allows(&client(*other))).count() >= 97);
     }
 
     #[test]

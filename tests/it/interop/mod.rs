@@ -198,8 +198,9 @@ async fn no_window_exceeds_the_rate_under_load() {
             "rate {rate} per second: {fullest} certain grants in the fullest window; grants in {SPAN} ms: {shares:?}"
         );
         assert!(fullest <= rate, "{fullest} of {rate}");
-        // The first interval may end before all programs send requests.
-        let least = 3 * rate;
+        assert!(shares.iter().all(|share| *share > 0), "{shares:?}: a program got no permit");
+        // The first interval may end before all programs send requests, and a slow machine does not use up higher rates.
+        let least = 3 * rate.min(50);
         assert!(shares.iter().sum::<usize>() >= least, "{shares:?}: fewer than {least}");
     }
 }
