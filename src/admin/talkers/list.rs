@@ -64,7 +64,7 @@ struct TalkersQuery {
     params(TalkersQuery),
     responses((status = 200, description = "The clients", body = TalkerList), Problem)
 )]
-pub(in crate::admin) async fn list(
+pub(in crate::admin) async fn talkers(
     State(admin): State<Admin>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<TalkerList>, Problem> {
