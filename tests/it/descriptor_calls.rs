@@ -1,12 +1,12 @@
 //! Calls of a rate limit service: the charges of their descriptors are one decision in each store.
 
-use deadpool_redis::redis::{Connection, cmd};
 use tidegate_layer::admission::{Denial, WaitQueues, admit};
 use tidegate_limit::Wait;
 use tidegate_rules::settings::store::BucketNames;
 use tidegate_service::{Call, CallCharges, Descriptor, Domain, Entry, Override, Rate, Rule, RuleLimit, Unit, Window};
 
 use crate::laws::{START, Stores};
+use crate::one_decision::calls_of_scripts;
 use crate::support::redis::{RedisServer, fresh_name};
 
 /// Returns a domain with this many requests a minute for each value of these keys.
@@ -56,13 +56,6 @@ fn descriptors_of_a_call_are_one_decision_in_each_store() {
         assert_eq!(decide(&[Descriptor { limit, ..bob.clone() }]), [(true, 0)]);
         assert_eq!(decide(&[bob]), [(false, 0)]);
     });
-}
-
-fn calls_of_scripts(redis: &mut Connection) -> u64 {
-    let stats: String = cmd("INFO").arg("commandstats").query(redis).expect("statistics");
-    let calls = |line: &str| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok();
-    let is_script = |line: &&str| line.starts_with("cmdstat_eval") || line.starts_with("cmdstat_fcall");
-    stats.lines().filter(is_script).filter_map(calls).sum()
 }
 
 /// `admit` decides a call as it decides a request to a route, in one call of the script.

@@ -43,7 +43,8 @@ fn sixteen_limits_are_charged_together_or_not_at_all() {
     });
 }
 
-fn calls_of_scripts(redis: &mut Connection) -> u64 {
+/// Returns the number of script calls that Redis has received.
+pub(crate) fn calls_of_scripts(redis: &mut Connection) -> u64 {
     let stats: String = cmd("INFO").arg("commandstats").query(redis).expect("statistics");
     let calls = |line: &str| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok();
     let is_script = |line: &&str| line.starts_with("cmdstat_eval") || line.starts_with("cmdstat_fcall");
