@@ -1,11 +1,9 @@
 -- commands: what operators request from all gateways on this Redis, and what each gateway reports.
 --
--- KEYS  put, read: a sorted set of commands by their ends (ms); report: a hash of the reports of one command by gateway
+-- KEYS  put: a sorted set of commands by their ends (ms); report: a hash of the reports of one command by gateway
 -- ARGV  `put`, command, its end (ms), the maximal number of commands
---       `read`, the maximal number of commands
 --       `report`, gateway, text, the time to live of the hash (ms), the maximal number of gateways
--- Returns put: 1, or 0 if there are too many commands; read: now (ms), and the commands that have not ended; report:
---       nothing
+-- Returns put: 1, or 0 if there are too many commands; report: nothing
 --
 -- Invariant: a command is only text here: each gateway checks its signature and its end, and remembers what it executed.
 
@@ -19,11 +17,6 @@ function operations.put(command, ends_at, max)
   redis.call('ZADD', key, ends_at, command)
   redis.call('PEXPIRE', key, math.max(1, tonumber(ends_at) - tonumber(now)))
   return 1
-end
-
-function operations.read(max)
-  redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
-  return { now, redis.call('ZRANGEBYSCORE', key, '-inf', '+inf', 'LIMIT', 0, max) }
 end
 
 function operations.report(gateway, text, ttl, max)

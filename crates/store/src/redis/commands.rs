@@ -57,17 +57,20 @@ impl Store {
         redis.send_shared(&command).await
     }
 
-    /// Returns the commands that have not ended; `None` if no other gateway can share the store.
+    /// Returns the commands that have not ended; `None` if no other gateway can share the store. All gateways do this twice
+    /// a second, so it is no script, which would cost Redis more.
     ///
     /// # Errors
     /// The store did not reply; see [`StoreError`].
     #[doc(hidden)]
     pub async fn commands(&self) -> Result<Option<StoredCommands>, StoreError> {
         let Backend::Redis(redis) = &self.0 else { return Ok(None) };
-        let (redis, mut command) = (redis.store(), cmd("EVAL"));
-        command.arg(SCRIPT).arg(1).arg(redis.shared_key("commands")).arg("read").arg(MAX_COMMANDS);
-        let (now, texts): (u64, Vec<String>) = redis.send_shared(&command).await?;
-        Ok(Some(StoredCommands { now: Timestamp::from_millis(now), texts }))
+        let redis = redis.store();
+        let now = redis.read_time().await?;
+        let mut command = cmd("ZRANGE");
+        command.arg(redis.shared_key("commands")).arg(format!("({}", now.as_millis())).arg("+inf").arg("BYSCORE");
+        command.arg("LIMIT").arg(0).arg(MAX_COMMANDS);
+        Ok(Some(StoredCommands { now, texts: redis.send_shared(&command).await? }))
     }
 
     /// Adds the report of this gateway about a command.
