@@ -7,9 +7,12 @@ use super::*;
 const LENGTHS: [usize; 7] =
     [(64 << 10) - 1, 64 << 10, (67 << 10) + 1, 512 << 10, (513 << 10) + 1, 1 << 20, (3 << 20) + 7];
 
-/// A body whose bytes depend on their position.
+/// A body without zeros, whose pages and buffers all differ: it repeats a block with a prime length.
 fn pattern(length: usize) -> Vec<u8> {
-    (0..length).map(|at| (at % 251 + at / 4096).to_le_bytes()[0] | 1).collect()
+    let block: Vec<u8> = (0..4093_usize).map(|at| (at % 251 + at / 251).to_le_bytes()[0] | 1).collect();
+    let mut body = block.repeat(length.div_ceil(block.len()));
+    body.truncate(length);
+    body
 }
 
 fn head(length: usize) -> String {

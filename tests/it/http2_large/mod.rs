@@ -143,11 +143,13 @@ async fn send(to: &mut SendStream<Bytes>, mut data: Bytes) {
     }
 }
 
+/// Bodies repeat it.
+static PIECE: [u8; 64 * 1024] = [b'x'; 64 * 1024];
+
 /// Sends a body of this length.
 async fn send_all(to: &mut SendStream<Bytes>, length: u64) {
-    let piece = Bytes::from(vec![b'x'; 64 * 1024]);
-    for _ in 0..length / piece.len() as u64 {
-        send(to, piece.clone()).await;
+    for _ in 0..length / PIECE.len() as u64 {
+        send(to, Bytes::from_static(&PIECE)).await;
     }
     to.send_data(Bytes::new(), true).expect("a stream");
 }
@@ -156,7 +158,7 @@ async fn send_all(to: &mut SendStream<Bytes>, length: u64) {
 async fn read_all(from: &mut RecvStream) -> u64 {
     let mut read = 0;
     while let Some(data) = next(from).await {
-        assert!(data.iter().all(|byte| *byte == b'x'));
+        assert!(data.chunks(PIECE.len()).all(|part| part == &PIECE[..part.len()]));
         read += data.len() as u64;
     }
     read
