@@ -1,8 +1,10 @@
 //! Authorization services (`service` of `require`): what they receive, what their answers cause, and when they are asked.
 
 mod attacks;
+mod busy;
 mod cache;
 mod failures;
+mod oauth2_proxy;
 mod places;
 mod tls;
 
