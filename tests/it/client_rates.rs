@@ -176,14 +176,37 @@ async fn unknown_tier_of_a_request_is_an_error() {
     assert_eq!(admin.api("GET", "limits/all/plan/client?value=k&tier=pro", "").await.0, 400);
 }
 
-/// The figures of only 32 tiers are read. The others must not look as if they rejected the client.
-#[tokio::test]
-async fn client_is_granted_with_many_tiers() {
-    let tiers: Vec<_> = (0..40).map(|number| format!("t{number}: {{ rate: 5, interval: {}m }}", 1 + number)).collect();
-    let many = format!("tiers: {{ free: {{ rate: 2, interval: 1h }}, {} }}", tiers.join(", "));
-    let admin = start(&rules("", BY_HEADER).replace(TIERS, &many));
-    let unused = state(&admin, "value=k").await;
-    assert_eq!((unused["rates"].as_array().map(Vec::len), &unused["granted"]), (Some(41), &json!(true)), "{unused}");
+/// The figures of all tiers are known, so that `granted` depends on all of them.
+async fn knows_the_figures_of_many_tiers(store: &str) {
+    let tiers: Vec<_> =
+        (0..40).map(|number| format!("t{number:02}: {{ rate: {}, interval: 1h }}", 50 - number)).collect();
+    let many = format!("tiers: {{ free: {{ rate: 60, interval: 1h }}, {} }}", tiers.join(", "));
+    let admin = start(&rules(store, BY_HEADER).replace(TIERS, &many));
+    let grants = async || {
+        let shown = state(&admin, "value=k").await;
+        let remaining = shown["rates"].as_array().expect("rates").iter().map(|rate| rate["remaining"].as_u64());
+        (shown["granted"].clone(), remaining.collect::<Option<Vec<_>>>().expect("all figures"))
+    };
+    assert_eq!(
+        (state(&admin, "value=k").await["rates"].as_array().map(Vec::len), grants().await.0),
+        (Some(41), json!(true))
+    );
+    // The last tier has 11 permits, and each other tier has more.
+    send(&admin, "X-Key: k\r\n", &[200; 11]).await;
+    let (granted, remaining) = grants().await;
+    let rejecting = remaining.iter().filter(|remaining| **remaining == 0).count();
+    assert_eq!((granted, rejecting, remaining.last()), (json!(false), 1, Some(&0)), "{remaining:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_in_memory_is_granted_by_all_tiers() {
+    knows_the_figures_of_many_tiers("store: memory").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_in_redis_is_granted_by_all_tiers() {
+    let Some(redis) = RedisServer::start() else { return };
+    knows_the_figures_of_many_tiers(&format!("store: {}", redis.rule())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,6 +5,7 @@
 mod named;
 mod rates;
 pub(super) mod reset;
+mod searches;
 
 use std::sync::Arc;
 
@@ -60,7 +61,7 @@ pub(super) struct ClientState {
     rate_from: RateSource,
     #[serde(flatten)]
     figures: Figures,
-    /// Whether a request for one permit is granted now; if the rate is not known, at each of the first 32 `rates`.
+    /// Whether a request for one permit is granted now; if the rate is not known, at each of the `rates`.
     granted: bool,
     /// All rates of a limit that takes its rate from the request: its tiers, or the default and the largest rate.
     rates: Vec<PossibleRate>,

@@ -6,13 +6,12 @@
 
 use std::sync::Arc;
 
-use futures_util::future::try_join_all;
+use futures_util::{TryStreamExt, stream};
 use serde::Serialize;
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
 use utoipa::ToSchema;
 
 use super::named::Named;
+use super::searches::Searches;
 use crate::admin::Active;
 use crate::admin::problem::Problem;
 use crate::admin::query::Parameters;
@@ -29,11 +28,11 @@ use tidegate_store::{Inspection, Store};
 /// The highest number of API keys that are compared with a client.
 const MAX_KEYS: usize = 250_000;
 
-/// The highest number of rates whose figures are read.
-const MAX_READ: usize = 32;
+/// The highest number of rates whose figures are read at the same time: each is a call to the store.
+const MAX_READS: usize = 32;
 
-/// One search for API keys at a time: operators must not take the processors from the workers.
-static SEARCHES: Semaphore = Semaphore::const_new(1);
+/// The searches for API keys.
+static SEARCHES: Searches = Searches::new();
 
 /// How the rate of a client is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -77,7 +76,7 @@ pub(super) struct PossibleRate {
     tier: Option<String>,
     /// Whether requests without a tier or a number have this rate.
     default: bool,
-    /// The figures of the client with this rate. Only the first 32 rates have `remaining`.
+    /// The figures of the client with this rate.
     #[serde(flatten)]
     figures: Figures,
     #[serde(skip)]
@@ -147,19 +146,20 @@ pub(super) fn possible(limit: &Limit, adjust: impl Fn(&Arc<Limiter>) -> Arc<Limi
     [default].into_iter().chain(largest.map(|limiter| PossibleRate::new(None, false, adjust(&limiter)))).collect()
 }
 
-/// Returns `true` if a request for one permit is granted now with each rate whose figures were read.
+/// Returns `true` if a request for one permit is granted now with each rate.
 pub(super) fn all_grant(rates: &[PossibleRate]) -> bool {
-    rates.iter().take(MAX_READ).all(|rate| rate.figures.grants())
+    rates.iter().all(|rate| rate.figures.grants())
 }
 
-/// Reads the figures of a client with these rates, at most [`MAX_READ`].
+/// Reads the figures of a client with these rates, at most [`MAX_READS`] at a time.
 pub(super) async fn inspect(store: &Store, charge: &Charge, rates: &mut [PossibleRate]) -> Result<(), Problem> {
-    let read = rates.iter_mut().take(MAX_READ).map(|rate| async move {
+    let all = stream::iter(rates.iter_mut().map(Ok::<_, Problem>));
+    let read = all.try_for_each_concurrent(MAX_READS, |rate| async move {
         let charge = Charge { limiter: Arc::clone(&rate.limiter), ..charge.clone() };
         rate.figures = Figures::new(&rate.limiter, &store.inspect(&charge).await?);
-        Ok::<_, Problem>(())
+        Ok(())
     });
-    try_join_all(read).await.map(drop)
+    read.await
 }
 
 /// Returns the rate that applies to the client. `adjust` applies the override of the client.
@@ -220,10 +220,8 @@ fn of_parameters(rates: &Rates, tier: Option<&str>, rate: Option<&str>) -> Resul
 async fn known_rates(active: &Arc<Active>, named: &Named<'_>) -> Vec<KnownRate> {
     let Some(client) = named.charge.client.clone() else { return Vec::new() };
     let (active, limit, values) = (Arc::clone(active), named.limit.clone(), named.values.clone());
-    let Ok(slot) = SEARCHES.acquire().await else { return Vec::new() };
-    // Takes up to half a second with many keys, also if the operator disconnects.
+    // Takes up to half a second with many keys.
     let find = move || {
-        let _slot = slot;
         let keys = keys_of(&active, &limit);
         let is_client = |other: &ClientId| match client {
             ClientId::Hash(hash) => active.store.key_of(other) == Some(hash),
@@ -231,7 +229,7 @@ async fn known_rates(active: &Arc<Active>, named: &Named<'_>) -> Vec<KnownRate> 
         };
         active.config.rules.known_rates(&limit, NamedClient { id: &client, values: &values, keys: &keys }, is_client)
     };
-    spawn_blocking(find).await.unwrap_or_default()
+    SEARCHES.run(find).await.unwrap_or_default()
 }
 
 /// Returns the API keys that may show the rate of a client.
