@@ -134,7 +134,7 @@ impl Admin {
             UpstreamState { connections, waiting, targets: used.len(), usable, panic, named: Named { name, counts } }
         });
         let routes = history.routes.iter().map(|(name, series)| RouteState {
-            latency: history.latencies.of_route(name),
+            latency: history.latency(name),
             named: Named { name, counts: Counts::new(series, seconds) },
         });
         let frame = Frame {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
-use super::latency::Latencies;
+use super::latency::{Latencies, Latency, limit_routes};
 use tidegate_metrics::Sample;
 
 /// The number of seconds that are kept.
@@ -40,7 +40,7 @@ pub(super) struct History {
     pub(super) store: Series<3>,
     /// The latest sample.
     pub(super) latest: Sample,
-    pub(super) latencies: Latencies,
+    latencies: Latencies,
 }
 
 /// The counts of `N` counters.
@@ -60,7 +60,8 @@ pub(super) struct Recent<'a, const N: usize>(&'a Series<N>, usize);
 
 impl History {
     /// Adds the sample of a second.
-    pub(super) fn push(&mut self, sample: Sample) {
+    pub(super) fn push(&mut self, mut sample: Sample) {
+        limit_routes(&mut sample.durations);
         let latest = &self.latest;
         // Adds the increases of the routes: the sum of their counts falls when a route is removed.
         let (mut total, mut increase) = ([0; 5], [0; 5]);
@@ -75,8 +76,13 @@ impl History {
         let upstreams = [&latest.upstreams, &sample.upstreams];
         push_all(&mut self.upstreams, upstreams, |upstream| upstream.requests, MAX_UPSTREAMS);
         self.store.push([sample.store.decisions, sample.store.micros, sample.store.failures]);
-        self.latencies.push(&sample.durations);
-        self.latest = sample;
+        let last = std::mem::replace(&mut self.latest, sample);
+        self.latencies.push(last.durations);
+    }
+
+    /// Returns the latency of a route; `None` without a response in the last minute.
+    pub(super) fn latency(&self, route: &str) -> Option<Latency> {
+        self.latencies.of_route(route, &self.latest.durations)
     }
 
     /// Returns `true` if some routes, limits or upstreams have traffic, but no history of 15 minutes.

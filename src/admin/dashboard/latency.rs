@@ -16,17 +16,17 @@ const SNAPSHOTS: usize = 7;
 /// buckets.
 const MAX_ROUTES: usize = 1_024;
 
+/// The histogram of each route at one moment.
+pub(super) type Snapshot = BTreeMap<String, Durations>;
+
 /// The histograms of the last minute.
 #[derive(Debug, Default)]
 pub(super) struct Latencies {
+    /// The oldest is first.
     snapshots: VecDeque<Snapshot>,
-    latest: Snapshot,
-    /// The number of samples.
-    samples: u64,
+    /// The number of seconds.
+    seconds: u64,
 }
-
-/// The histogram of each route at one moment.
-type Snapshot = BTreeMap<String, Durations>;
 
 /// The latency of a route, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -38,21 +38,21 @@ pub(in crate::admin) struct Latency {
 }
 
 impl Latencies {
-    /// Adds the histograms of a second.
-    pub(super) fn push(&mut self, durations: &BTreeMap<String, Durations>) {
-        if self.samples.is_multiple_of(STEP) {
+    /// Begins a second. `last` are the histograms at the end of the previous second; every tenth snapshot is kept, and none is
+    /// copied.
+    pub(super) fn push(&mut self, last: Snapshot) {
+        if self.seconds.is_multiple_of(STEP) {
             if self.snapshots.len() >= SNAPSHOTS {
                 self.snapshots.pop_front();
             }
-            self.snapshots.push_back(std::mem::take(&mut self.latest));
+            self.snapshots.push_back(last);
         }
-        self.latest = durations.iter().take(MAX_ROUTES).map(|(name, one)| (name.clone(), one.clone())).collect();
-        self.samples += 1;
+        self.seconds += 1;
     }
 
-    /// Returns the latency of a route; `None` without a response in the last minute.
-    pub(super) fn of_route(&self, name: &str) -> Option<Latency> {
-        let latest = self.latest.get(name)?;
+    /// Returns the latency of a route whose histogram is in `latest`; `None` without a response in the last minute.
+    pub(super) fn of_route(&self, name: &str, latest: &Snapshot) -> Option<Latency> {
+        let latest = latest.get(name)?;
         let before = self.snapshots.front().and_then(|snapshot| snapshot.get(name));
         let counts: Vec<u64> = match before.filter(|before| is_earlier(before, latest)) {
             Some(before) => latest.counts.iter().zip(&before.counts).map(|(now, then)| now - then).collect(),
@@ -60,6 +60,13 @@ impl Latencies {
         };
         let quantile = |per_mille| quantile(&latest.bounds, &counts, per_mille);
         Some(Latency { p50: quantile(500)?, p99: quantile(990)? })
+    }
+}
+
+/// Removes the histograms of routes that have no latency.
+pub(super) fn limit_routes(snapshot: &mut Snapshot) {
+    if let Some(first) = snapshot.keys().nth(MAX_ROUTES).cloned() {
+        _ = snapshot.split_off(&first);
     }
 }
 
@@ -114,22 +121,65 @@ mod tests {
         assert_eq!(quantiles([1, 0, 1]), [Some(1_000), Some(10_000)]);
     }
 
+    /// The latencies with the histograms of the last second, as the history has them.
+    #[derive(Default)]
+    struct Minute {
+        latencies: Latencies,
+        latest: Snapshot,
+    }
+
+    impl Minute {
+        fn push(&mut self, counts: [u64; 3]) {
+            self.latencies.push(std::mem::replace(&mut self.latest, durations(counts)));
+        }
+
+        fn latency(&self) -> Option<Latency> {
+            self.latencies.of_route("a", &self.latest)
+        }
+    }
+
     #[test]
     fn latency_is_of_the_last_minute() {
-        let mut latencies = Latencies::default();
-        assert_eq!(latencies.of_route("a"), None);
+        let mut minute = Minute::default();
+        assert_eq!(minute.latency(), None);
         for second in 0..20 {
-            latencies.push(&durations([second, 0, 0]));
+            minute.push([second, 0, 0]);
         }
-        assert_eq!(latencies.of_route("a").map(|latency| latency.p50), Some(526), "all since the start");
+        assert_eq!(minute.latency().map(|latency| latency.p50), Some(526), "all since the start");
         for _ in 0..70 {
-            latencies.push(&durations([19, 0, 0]));
+            minute.push([19, 0, 0]);
         }
-        assert_eq!(latencies.of_route("a"), None);
-        latencies.push(&durations([19, 1, 0]));
-        assert_eq!(latencies.of_route("a"), Some(Latency { p50: 10_000, p99: 10_000 }));
+        assert_eq!(minute.latency(), None);
+        minute.push([19, 1, 0]);
+        assert_eq!(minute.latency(), Some(Latency { p50: 10_000, p99: 10_000 }));
         // Another histogram: the route was removed and added again.
-        latencies.push(&durations([2, 0, 0]));
-        assert_eq!(latencies.of_route("a"), Some(Latency { p50: 500, p99: 1_000 }));
+        minute.push([2, 0, 0]);
+        assert_eq!(minute.latency(), Some(Latency { p50: 500, p99: 1_000 }));
+    }
+
+    /// A copy of the histograms in each second would cost time and memory with many routes.
+    #[test]
+    fn every_tenth_histogram_is_kept_without_a_copy() {
+        let mut minute = Minute::default();
+        let mut tenth = Vec::new();
+        for second in 0..95 {
+            if second % STEP == 0 {
+                tenth.push(minute.latest.get("a").map(|one| one.counts.as_ptr()));
+            }
+            minute.push([second, 0, 0]);
+        }
+        let kept = minute.latencies.snapshots.iter().map(|snapshot| snapshot.get("a").map(|one| one.counts.as_ptr()));
+        assert_eq!(kept.collect::<Vec<_>>(), tenth[tenth.len() - SNAPSHOTS..]);
+    }
+
+    #[test]
+    fn first_routes_by_name_have_a_latency() {
+        let one = &durations([1, 0, 0])["a"];
+        let mut snapshot: Snapshot = (0..MAX_ROUTES + 5).map(|number| (format!("r{number:04}"), one.clone())).collect();
+        limit_routes(&mut snapshot);
+        let last = snapshot.last_key_value().map(|(name, _)| name.as_str());
+        assert_eq!((snapshot.len(), last), (MAX_ROUTES, Some("r1023")));
+        limit_routes(&mut snapshot);
+        assert_eq!(snapshot.len(), MAX_ROUTES);
     }
 }

@@ -78,7 +78,7 @@ impl Admin {
     pub(super) fn last_minute_of_route(&self, route: &str) -> ([u64; 5], Option<Latency>) {
         self.events.read(|history| {
             let responses = history.routes.get(route).map(|series| series.sum(60)).unwrap_or_default();
-            (responses, history.latencies.of_route(route))
+            (responses, history.latency(route))
         })
     }
 
