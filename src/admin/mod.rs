@@ -310,7 +310,7 @@ fn routes() -> OpenApiRouter<Admin> {
         .routes(routes!(fleet::send_command))
         .routes(routes!(upstreams::upstreams))
         .routes(routes!(drain::drain, drain::undrain))
-        .routes(routes!(routes::latencies))
+        .routes(routes!(routes::routes))
         .routes(routes!(limits))
         .routes(routes!(clients::reset::reset_limit))
         .routes(routes!(clients::inspect, clients::reset::reset_client))

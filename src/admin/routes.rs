@@ -43,7 +43,7 @@ struct Responses {
     tag = "state",
     responses((status = 200, description = "The routes", body = [ListedRoute]), Problem)
 )]
-pub(super) async fn latencies(State(admin): State<Admin>) -> Json<Vec<ListedRoute>> {
+pub(super) async fn routes(State(admin): State<Admin>) -> Json<Vec<ListedRoute>> {
     let active = admin.active.load_full();
     let show = |route: &tidegate_rules::route::Route| {
         let (responses, latency) = admin.last_minute_of_route(&route.name);

@@ -197,6 +197,24 @@ fn document_lists_each_route() {
     }
 }
 
+/// Generators of clients name their functions by these ids.
+#[tokio::test]
+async fn operation_ids_of_the_document_are_unique() {
+    let admin = Admin::with_tokens("");
+    let response = send(&admin, "GET", "/api/openapi.json", "", "").await;
+    let document: Value = serde_json::from_str(&response.text()).expect("JSON");
+    let mut seen = std::collections::HashSet::new();
+    for (path, operations) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in operations.as_object().expect("operations") {
+            let id = operation["operationId"].as_str().unwrap_or_default();
+            assert!(!id.is_empty() && seen.insert(id), "{method} {path} has the id `{id}`");
+        }
+    }
+    let id = |path: &str| document["paths"][path]["get"]["operationId"].clone();
+    let ids = ["routes", "limits", "upstreams", "talkers"].map(|name| id(&format!("/api/v1/{name}")));
+    assert_eq!(ids, ["routes", "limits", "upstreams", "talkers"].map(Value::from));
+}
+
 #[tokio::test]
 async fn router_serves_each_operation_of_the_document() {
     let admin = Admin::with_tokens("");
