@@ -28,6 +28,7 @@ mod websocket;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::compress::Encoder;
 use self::compress::ResponseCompression;
 use self::deadline::Deadline;
 use self::head::ForwardInput;

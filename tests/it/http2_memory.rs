@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tidegate_limit::clock::Stopwatch;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -64,26 +63,12 @@ routes:
             client.find(|frame| frame.kind == SETTINGS).await;
             clients.push(client);
         }
-        (clients, self.idle_memory().await)
-    }
-
-    /// Waits until the gateway has processed all that it has received, and returns its memory.
-    async fn idle_memory(&self) -> usize {
-        let (mut used, mut since) = (self.program.cpu_time(), Stopwatch::start());
-        let is_idle = || {
-            let now = self.program.cpu_time();
-            if now != used {
-                (used, since) = (now, Stopwatch::start());
-            }
-            since.elapsed() > SECOND / 4
-        };
-        until_within(60 * SECOND, is_idle).await;
-        self.program.memory()
+        (clients, self.program.idle_memory().await)
     }
 
     /// Fails if each connection takes more memory than `max` KiB.
     async fn assert_growth(&self, before: usize, max: usize) {
-        let each = self.idle_memory().await.saturating_sub(before) / KIB / CONNECTIONS;
+        let each = self.program.idle_memory().await.saturating_sub(before) / KIB / CONNECTIONS;
         assert!(each <= max, "{each} KiB for each connection, more than {max} KiB");
     }
 
@@ -184,7 +169,7 @@ async fn unread_response_heads_are_bounded() {
         // Before the next client: the queue of new connections to the origin is short.
         until_within(60 * SECOND, || origin.connections() == number * STREAMS as usize).await;
     }
-    let before = gateway.idle_memory().await;
+    let before = gateway.program.idle_memory().await;
     release.send(true).unwrap();
     gateway.assert_growth(before, 1_024).await;
 

@@ -23,6 +23,7 @@ mod cluster;
 mod company;
 mod compose;
 mod compression;
+mod compression_memory;
 mod concurrency;
 mod corpora;
 mod cors;

@@ -24,7 +24,7 @@ const ZSTD_WINDOW_LOG: u32 = 17;
 static ENCODERS: AtomicUsize = AtomicUsize::new(0);
 
 /// Compresses one response.
-pub(super) struct Encoder {
+pub(crate) struct Encoder {
     stream: Stream,
     _slot: Slot,
 }
@@ -39,7 +39,7 @@ struct Slot;
 
 impl Encoder {
     /// Creates an encoder. Returns `None` if too many responses are being compressed.
-    pub(super) fn new(coding: Coding) -> Option<Self> {
+    pub(crate) fn new(coding: Coding) -> Option<Self> {
         let _slot = Slot::take()?;
         let stream = match coding {
             Coding::Gzip => Stream::Gzip(GzEncoder::new(Vec::new(), flate2::Compression::new(GZIP_LEVEL))),
@@ -53,7 +53,7 @@ impl Encoder {
     }
 
     /// Compresses a piece of the body. Returns the bytes to send, which may be none yet.
-    pub(super) fn compress(&mut self, piece: &[u8]) -> io::Result<Bytes> {
+    pub(crate) fn compress(&mut self, piece: &[u8]) -> io::Result<Bytes> {
         match &mut self.stream {
             Stream::Gzip(encoder) => encoder.write_all(piece)?,
             Stream::Zstd(encoder) => encoder.write_all(piece)?,
@@ -62,7 +62,7 @@ impl Encoder {
     }
 
     /// Returns all bytes that the client needs for the pieces so far.
-    pub(super) fn flush(&mut self) -> io::Result<Bytes> {
+    pub(crate) fn flush(&mut self) -> io::Result<Bytes> {
         match &mut self.stream {
             Stream::Gzip(encoder) => encoder.flush()?,
             Stream::Zstd(encoder) => encoder.flush()?,
@@ -71,7 +71,7 @@ impl Encoder {
     }
 
     /// Ends the body. Returns its last bytes.
-    pub(super) fn finish(self) -> io::Result<Bytes> {
+    pub(crate) fn finish(self) -> io::Result<Bytes> {
         match self.stream {
             Stream::Gzip(encoder) => encoder.finish().map(Bytes::from),
             Stream::Zstd(encoder) => encoder.finish().map(Bytes::from),

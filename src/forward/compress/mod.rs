@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use http_body::Body;
 
 use self::body::CompressedBody;
-use self::encoder::Encoder;
+pub(crate) use self::encoder::Encoder;
 use crate::http::http1;
 use crate::transport::Relay;
 use crate::upstream::{RequestBody, ResponseBody};

@@ -10,6 +10,7 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use tidegate_limit::clock::Stopwatch;
 
 pub use super::listening::address;
+use super::wire::until_within;
 
 /// A running `tidegate`. Dropping it kills the process.
 pub struct Program {
@@ -147,6 +148,20 @@ impl Program {
     /// Returns the resident memory, in bytes.
     pub fn memory(&self) -> usize {
         self.status("VmRSS:")
+    }
+
+    /// Waits until the process has been idle for a quarter of a second, and returns its resident memory, in bytes.
+    pub async fn idle_memory(&self) -> usize {
+        let (mut used, mut since) = (self.cpu_time(), Stopwatch::start());
+        let is_idle = || {
+            let now = self.cpu_time();
+            if now != used {
+                (used, since) = (now, Stopwatch::start());
+            }
+            since.elapsed() > Duration::from_millis(250)
+        };
+        until_within(Duration::from_secs(60), is_idle).await;
+        self.memory()
     }
 
     fn status(&self, name: &str) -> usize {
