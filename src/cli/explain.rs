@@ -12,20 +12,24 @@ use serde_json::{Map, Value, json};
 use super::operate::{ApiArgs, write_error};
 use super::run::DEFAULT_FILE;
 use crate::gateway::GATEWAY_FILES;
-use tidegate_config::RuleFile;
+use tidegate_config::{Config, RuleFile};
 use tidegate_limit::clock::{Clock, SystemClock, Timestamp};
-use tidegate_replay::explain::{self, ExplainedRequest};
+use tidegate_replay::explain::{self, DescriptorText, ExplainCallError, ExplainedCall, ExplainedRequest};
 use tidegate_rules::request::facts::TlsPeer;
 
 /// The request to explain, and the rule file.
 #[derive(Debug, Args)]
 pub(super) struct ExplainArgs {
     /// Method of the request
-    #[arg(value_parser = explain::method)]
-    method: Method,
+    #[arg(value_parser = explain::method, required_unless_present = "descriptor")]
+    method: Option<Method>,
     /// Target of the request: a URL, or a path with `-H 'host: NAME'`
-    #[arg(value_parser = explain::target)]
-    url: Uri,
+    #[arg(value_parser = explain::target, required_unless_present = "descriptor")]
+    url: Option<Uri>,
+    /// Instead of a request: the domain and the descriptors of a call to the rate limit service. Shows the limit of each
+    /// descriptor. A descriptor is KEY=VALUE, or several of these with commas; `\` is written before a comma of a value
+    #[arg(long, num_args = 2.., value_names = ["DOMAIN", "KEY=VALUE"], conflicts_with_all = ["method", "url", "live"])]
+    descriptor: Vec<String>,
     /// Header field of the request; can be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field)]
     headers: Vec<(HeaderName, HeaderValue)>,
@@ -52,7 +56,7 @@ pub(super) struct ExplainArgs {
 }
 
 /// Writes what happens to a request. Returns the exit code: 0 if limits evaluate the request, 1 if it is answered
-/// before, and 2 if the rule file is invalid. With `--live`: 0 if the gateway would admit the request now, 1 if not, and
+/// before, and 2 if the rule file is invalid. With `--descriptor`: 0 if a limit applies to the call, and 1 if none does. With `--live`: 0 if the gateway would admit the request now, 1 if not, and
 /// 2 if the gateway does not answer.
 ///
 /// # Errors
@@ -77,6 +81,9 @@ fn explain_at(now: Timestamp, args: &ExplainArgs, out: &mut impl Write, errors: 
             return Ok(2);
         }
     };
+    if !args.descriptor.is_empty() {
+        return explain_call(args, &config, out, errors);
+    }
     args.request().explain(&config, now, |explained| match explained {
         Ok(explanation) => {
             out.write_all(config.secrets.mask(&explanation.to_string()).as_bytes())?;
@@ -84,6 +91,30 @@ fn explain_at(now: Timestamp, args: &ExplainArgs, out: &mut impl Write, errors: 
         }
         Err(answer) => write!(out, "{answer}").map(|()| 1),
     })
+}
+
+fn explain_call(args: &ExplainArgs, config: &Config, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
+    let (domain, descriptors) =
+        args.descriptor.split_first().map(|(domain, rest)| (domain.clone(), rest)).unwrap_or_default();
+    let descriptors = descriptors.iter().map(|text| DescriptorText::parse(text)).collect::<Result<_, _>>();
+    let call = match descriptors {
+        Ok(descriptors) => ExplainedCall { domain, descriptors },
+        Err(error) => {
+            writeln!(errors, "tidegate: {error}")?;
+            return Ok(2);
+        }
+    };
+    match call.explain(config) {
+        Ok(explanation) => {
+            out.write_all(config.secrets.mask(&explanation.to_string()).as_bytes())?;
+            Ok(u8::from(!explanation.is_limited()))
+        }
+        Err(ExplainCallError::Call(error)) => {
+            writeln!(errors, "tidegate: {error}")?;
+            Ok(2)
+        }
+        Err(error) => writeln!(out, "{error}").map(|()| 1),
+    }
 }
 
 fn explain_live(args: &ExplainArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
@@ -107,8 +138,8 @@ fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
 impl ExplainArgs {
     fn request(&self) -> ExplainedRequest {
         ExplainedRequest {
-            method: self.method.clone(),
-            url: self.url.clone(),
+            method: self.method.clone().unwrap_or_default(),
+            url: self.url.clone().unwrap_or_default(),
             headers: self.headers.iter().cloned().collect(),
             version: if self.http1_0 { Version::HTTP_10 } else { Version::HTTP_11 },
             peer: self.peer,
@@ -128,8 +159,8 @@ impl ExplainArgs {
         }
         let version = if self.http1_0 { "HTTP/1.0" } else { "HTTP/1.1" };
         json!({
-            "method": self.method.as_str(),
-            "url": self.url.to_string(),
+            "method": self.method.as_ref().map(Method::as_str),
+            "url": self.url.as_ref().map(Uri::to_string),
             "headers": headers,
             "peer": self.peer,
             "version": version,

@@ -96,7 +96,7 @@ impl DescriptorNeed {
     /// Returns how many connections the gateway can serve with `limit` descriptors, at least one.
     fn max_connections(self, limit: u64) -> u64 {
         let pipes = if limit < LIMIT_FOR_PIPES { 0 } else { PIPES };
-        (limit.saturating_sub(self.other + pipes) / 2).clamp(1, self.connections)
+        (limit.saturating_sub(self.other + pipes) / 2).min(self.connections).max(1)
     }
 }
 

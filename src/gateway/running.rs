@@ -110,6 +110,7 @@ impl Running {
         if diff.is_empty()
             && self.config.warnings == config.warnings
             && self.config.rules == config.rules
+            && self.config.service == config.service
             && self.config.secrets == config.secrets
             && self.config.teams == config.teams
         {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_config::Config;
+use tidegate_config::{Config, Service};
 use tidegate_limit::clock::{ManualClock, Timestamp};
 use tidegate_metrics::Metrics;
 use tidegate_rules::charge::{Charge, Granted, Outcome};
 use tidegate_rules::limits::rule::LimitLocation;
 use tidegate_rules::rules::Rules;
 use tidegate_rules::settings::store::StoreSettings;
+use tidegate_service::{NamedLimit, RuleLimit};
 use tidegate_store::{Store, StoreError, StoreOpenError};
 
 /// A store with a manual clock, which each call sets.
@@ -89,6 +90,7 @@ impl ConfigInternals for Config {
             upstreams,
             included: _,
             teams: _,
+            service,
             identities,
             verifier: _,
             rules,
@@ -102,14 +104,26 @@ impl ConfigInternals for Config {
         limits.for_each(|limit| limit.location = LimitLocation::default());
         let other_rules = (&rules.requests, &rules.addresses, &rules.fields, &rules.credentials, identities);
         format!(
-            "{listen:?}{max_connections}{admin:?}{admin_tokens:?}{show_clients}{talkers}{dashboard:?}{access_log:?}{buckets:?}{store:?}{dns_servers:?}{upstreams:?}{routes:?}{other_rules:?}"
+            "{listen:?}{max_connections}{admin:?}{admin_tokens:?}{show_clients}{talkers}{dashboard:?}{access_log:?}{buckets:?}{store:?}{dns_servers:?}{upstreams:?}{routes:?}{other_rules:?}{:?}",
+            service.as_ref().map(describe_service)
         )
     }
 
     fn set_certificate_check_interval(&mut self, interval: Duration) {
         let listeners = self.listen.iter_mut().filter_map(|entry| entry.tls.as_mut());
-        listeners.for_each(|tls| tls.check_interval = interval);
+        let service = self.service.iter_mut().filter_map(|service| service.grpc.as_mut()?.tls.as_mut());
+        listeners.chain(service).for_each(|tls| tls.check_interval = interval);
         let upstreams = self.upstreams.values_mut().filter_map(|upstream| upstream.tls.as_mut());
         upstreams.for_each(|tls| tls.check_interval = interval);
     }
+}
+
+/// Returns the addresses of a service, and its limits without their lines.
+fn describe_service(Service { grpc, http, files: _, domains }: &Service) -> String {
+    let limit = |NamedLimit { name, rule_name, rule, limit }: NamedLimit<'_>| {
+        let rule = RuleLimit { location: LimitLocation::default(), ..rule.clone() };
+        format!("{name}{rule_name:?}{rule:?}{:?}", limit.map(|limit| &limit.limiter))
+    };
+    let domains = domains.iter().map(|domain| (domain.name(), domain.rule_limits().map(limit).collect::<Vec<_>>()));
+    format!("{grpc:?}{http:?}{:?}", domains.collect::<Vec<_>>())
 }

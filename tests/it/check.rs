@@ -220,6 +220,28 @@ fn check_without_files_accepts_unknown_values() {
 }
 
 #[test]
+fn rule_file_with_only_a_service_is_valid() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("check-service-{}", std::process::id()));
+    fs::create_dir_all(folder.join("ratelimit")).expect("a folder");
+    let write = |name: &str, text: &str| fs::write(folder.join(name), text).expect("written");
+    write("rules.yaml", "service: { grpc: 127.0.0.1:8081, algorithm: fixed_window, descriptors: ratelimit/*.yaml }\n");
+    let limit = |unit: &str| {
+        format!("domain: edge\ndescriptors: [{{ key: user, rate_limit: {{ unit: {unit}, requests_per_unit: 5 }} }}]\n")
+    };
+    write("ratelimit/edge.yaml", &limit("minute"));
+    let file = folder.join("rules.yaml");
+    assert_eq!(check_file(&file), (0, format!("{}: no errors\n", file.display())));
+    write("ratelimit/edge.yaml", &limit("week"));
+    let (code, output) = check_file(&file);
+    let warning = "/ratelimit/edge.yaml:2:47: warning: envoyproxy/ratelimit has other windows of a week";
+    assert!(code == 0 && output.contains(warning), "{output}");
+    write("ratelimit/other.yaml", &limit("fortnight"));
+    let (code, output) = check_file(&file);
+    assert!(code == 1 && output.contains("/ratelimit/other.yaml:2:47: `fortnight` is not a unit"), "{output}");
+    fs::remove_dir_all(folder).expect("removed");
+}
+
+#[test]
 fn maintenance_route_is_a_warning() {
     let rules = RULES.replace("routes: [", "routes: [{ name: down, match: {}, respond: { status: 503 } }, ");
     let warning = "<stdin>:4:10: warning: route `down` answers all requests of the route `rest`\n  help: remove it after \

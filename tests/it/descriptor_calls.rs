@@ -12,7 +12,7 @@ use crate::support::redis::{RedisServer, fresh_name};
 /// Returns a domain with this many requests a minute for each value of these keys.
 fn domain(name: &str, limits: &[(&str, u32)]) -> Domain {
     let rule = |(key, requests_per_unit): &(&str, u32)| {
-        let rate = Rate::Limited { requests_per_unit: *requests_per_unit, unit: Unit::Minute };
+        let rate = Rate::Limited { requests_per_unit: *requests_per_unit, unit: Unit::MINUTE };
         Rule { key: (*key).to_owned(), limit: Some(RuleLimit::new(rate)), ..Rule::default() }
     };
     let rules: Vec<_> = limits.iter().map(rule).collect();
@@ -52,7 +52,7 @@ fn descriptors_of_a_call_are_one_decision_in_each_store() {
         // A check passes at the limit. A smaller limit of the caller has the same bucket.
         assert_eq!(decide(&[Descriptor { hits_addend: Some(0), ..ann.clone() }]), [(false, 0)]);
         assert_eq!(decide(&[ann]), [(true, 0)]);
-        let limit = Some(Override { requests_per_unit: 1, unit: Unit::Minute });
+        let limit = Some(Override { requests_per_unit: 1, unit: Unit::MINUTE });
         assert_eq!(decide(&[Descriptor { limit, ..bob.clone() }]), [(true, 0)]);
         assert_eq!(decide(&[bob]), [(false, 0)]);
     });

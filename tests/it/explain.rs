@@ -146,6 +146,23 @@ fn explain_reads_the_scheme_and_the_listener() {
     ask("listener", &["GET", "/x", "-H", "host: a.example", "--listener", "internal"]);
 }
 
+#[test]
+fn explain_shows_the_limit_of_each_descriptor() {
+    let ask = |name: &str, arguments: &[&str]| {
+        let arguments = [&["--descriptor"], arguments].concat();
+        snapshot(&format!("descriptor_{name}"), "tests/fixtures/explain_service.yaml", &arguments);
+    };
+    ask("own", &["edge", "user=alice", "generic_key=search,path=/v1/a", "generic_key=search", "other=x"]);
+    ask("wildcard", &["plans", "user=partner-1", "path=/v1/x,method=POST", "path=/v1/x"]);
+    ask("replaced", &["plans", "user=alice", "plan=enterprise"]);
+    ask("unlimited", &["plans", "plan=enterprise"]);
+    ask("zero", &["plans", "banned=x"]);
+    ask("unknown_domain", &["other", "user=alice"]);
+    ask("no_value", &["edge", "user"]);
+    let without = explain(FILE, &["--descriptor", "edge", "user=alice"]);
+    assert_eq!(without, "the rule file has no `service`\nexit code 1\n");
+}
+
 /// Regression test: a key set by URL was an error, as in a layer.
 #[test]
 fn explain_accepts_a_key_set_by_url() {
@@ -166,6 +183,9 @@ fn usage_errors_have_exit_code_2() {
         (&["GET", "http://a b/"], "write http://host/path, or /path"),
         (&["GET", "http://a/#b"], "write http://host/path, or /path, without a fragment"),
         (&["GET", "http://a/", "--json"], "`--json` needs `--live`"),
+        (&["GET", "http://a/", "--descriptor", "edge", "a=b"], "cannot be used with"),
+        (&["--live", "--descriptor", "edge", "a=b"], "cannot be used with"),
+        (&["--descriptor", "edge"], "--descriptor"),
         (&["GET", "http://a/", "-H", "no colon"], "write NAME: VALUE"),
         (&["GET", "http://a/", "-H", "a b: c"], "is not a valid header field name"),
         (&["GET", "http://a/", "--peer", "a.example"], "invalid IP address syntax"),

@@ -28,7 +28,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::descriptors::{DescriptorFiles, read_descriptors};
 pub use self::limit_entry::LimitEntry;
 pub use self::load::{ConfigLoadError, Loaded, PartlyChecked, RuleFile, built, load_for_layer};
 use self::problem::secrets::Secrets;
@@ -44,6 +43,7 @@ pub use self::values::access_log::{AccessLog, AccessLogDestination, AccessLogFor
 pub use self::values::dashboard;
 use self::values::dashboard::DashboardMode;
 pub use self::values::listen::{AddressError, Listen, ListenAddress};
+pub use self::values::service::{Service, ServiceListener};
 pub use self::values::team::{Team, TeamVersion, UpstreamUse};
 pub use self::values::tokens::{Tokens, TokensError};
 pub use self::values::units::{Bytes, Millis};
@@ -57,7 +57,7 @@ use tidegate_rules::settings::upstream::UpstreamSettings;
 /// rule file names, and reports errors in them; for the gateway also certificates and keys.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The listeners for clients. At least one if the file was read for the gateway.
+    /// The listeners for clients. At least one if the file was read for the gateway, unless it has only a service.
     #[doc(hidden)]
     pub listen: Vec<Listen>,
     /// The highest number of client connections over all listeners.
@@ -99,6 +99,9 @@ pub struct Config {
     /// The teams with their own included files.
     #[doc(hidden)]
     pub teams: Vec<Team>,
+    /// The rate limit service. `None` if the file has no `service`.
+    #[doc(hidden)]
+    pub service: Option<Service>,
     /// The credentials that the rules accept.
     #[doc(hidden)]
     pub identities: IdentitySettings,

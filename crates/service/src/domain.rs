@@ -5,20 +5,22 @@ use tidegate_rules::charge::{ClientId, Limiter};
 use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::settings::store::BucketNames;
 
-use crate::call::{Descriptor, Override};
+use crate::call::{Descriptor, Entry, Override};
 use crate::charges::{CallCharges, Found};
 use crate::client::{client_of, client_of_all};
 use crate::limit::{DomainLimit, LimitBuilder};
 use crate::name::{escaped, rule_name};
-use crate::tree::rule::{Rate, Rule};
-use crate::tree::{Level, Node, Spread};
+use crate::trace::{NamedLimit, Trace};
+use crate::tree::rule::Rule;
+use crate::tree::{Duplicate, Level, Node, Spread};
 use crate::unit::{Unit, Window};
 use crate::{Call, status::CurrentLimit};
 
 /// The rules of one application. Calls to other domains do not share its buckets.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Domain {
     name: String,
+    route: String,
     tree: Level,
     found: Vec<DomainLimit>,
     limits: Vec<Limit>,
@@ -53,7 +55,8 @@ impl Domain {
     /// Two rules of a level have the same key and value, or there are more than [`MAX_LIMITS`](Self::MAX_LIMITS).
     pub fn new(name: String, rules: &[Rule], window: Window, names: &BucketNames) -> Result<Self, DomainError> {
         // A slash: the names of routes have none, so no route has the same buckets.
-        let tag = names.tag(&format!("/{}", escaped(&name)));
+        let route = format!("/{}", escaped(&name));
+        let tag = names.tag(&route);
         let limits = LimitBuilder { tag: &tag, window, limits: Vec::new() };
         let mut builder = Builder { limits, found: Vec::new() };
         let tree = builder.level(rules, "", Mode::Overall)?;
@@ -62,7 +65,7 @@ impl Domain {
             return Err(DomainError::TooManyLimits);
         }
         let overrides = limits.add_overrides();
-        Ok(Self { name, tree, found, limits: limits.limits, overrides })
+        Ok(Self { name, route, tree, found, limits: limits.limits, overrides })
     }
 
     /// Returns the name that calls use.
@@ -70,9 +73,29 @@ impl Domain {
         &self.name
     }
 
-    /// Returns the limits with buckets.
+    /// Returns the name that stands for a route in metrics, logs and the admin API: `/` and the escaped name of the domain. No
+    /// route has this name.
+    pub fn route(&self) -> &str {
+        &self.route
+    }
+
+    /// Returns the limits with buckets, also those of limits that callers set.
     pub fn limits(&self) -> &[Limit] {
         &self.limits
+    }
+
+    /// Returns the limits of the rules, in the order of the configuration.
+    pub fn rule_limits(&self) -> impl Iterator<Item = NamedLimit<'_>> {
+        self.found.iter().map(|found| self.named(found))
+    }
+
+    /// Returns `true` if descriptors find the limits with the same names in another domain, and the same limits replace others.
+    pub fn has_equal_search(&self, other: &Self) -> bool {
+        let key = |found: &DomainLimit| {
+            let rate = found.position.is_none().then_some(found.rule.rate);
+            (found.name.clone(), found.rule.name.clone(), found.rule.replaces.clone(), rate)
+        };
+        self.tree == other.tree && self.found.iter().map(key).eq(other.found.iter().map(key))
     }
 
     /// Returns the charges of a call. The call has passed [`validate`](Call::validate).
@@ -82,17 +105,32 @@ impl Domain {
         CallCharges::new(&self.limits, found, permits)
     }
 
+    /// Returns how a descriptor finds its limit.
+    pub fn trace(&self, entries: &[Entry<'_>]) -> Trace<'_> {
+        let mut rules = Vec::new();
+        let path = self.tree.find(entries, |found| rules.push(found));
+        let limit = path.as_ref().and_then(|path| path.last()).and_then(|node| self.found.get(node.limit?));
+        Trace { rules, limit: limit.map(|found| self.named(found)) }
+    }
+
+    fn named<'d>(&'d self, found: &'d DomainLimit) -> NamedLimit<'d> {
+        let limit = found.position.and_then(|position| self.limits.get(position));
+        NamedLimit { name: &found.name, rule_name: found.rule_name.as_deref(), rule: &found.rule, limit }
+    }
+
     /// Returns the limit of a descriptor.
     fn find(&self, descriptor: &Descriptor<'_>) -> Found<'_> {
-        let path = self.tree.find(&descriptor.entries);
+        let path = self.tree.find(&descriptor.entries, |_| {});
         let rule = path.as_ref().and_then(|path| path.last()).and_then(|node| self.found.get(node.limit?));
-        let client = || path.as_ref().and_then(|path| client_of(path, &descriptor.entries));
+        // A limit can count all values together, also those that its rules would count separately.
+        let is_overall = || rule.and_then(|found| found.rule.mode) == Some(Mode::Overall);
+        let client = || path.as_ref().filter(|_| !is_overall()).and_then(|path| client_of(path, &descriptor.entries));
         if let Some(limit) = descriptor.limit {
             return self.overridden(limit, rule, client, || client_of_all(&descriptor.entries));
         }
-        let Some(DomainLimit { rule, position }) = rule else { return Found::Nothing };
-        let Rate::Limited { requests_per_unit, unit } = rule.rate else { return Found::Unlimited(rule) };
-        let current = CurrentLimit { requests_per_unit, unit, name: rule.name.as_deref() };
+        let Some(DomainLimit { rule, position, .. }) = rule else { return Found::Nothing };
+        let Some(requests_per_unit) = rule.rate.requests() else { return Found::Unlimited(rule) };
+        let current = CurrentLimit { requests_per_unit, unit: rule.rate.unit(), name: rule.name.as_deref() };
         let limiter = position.map(|position| self.limits[position].limiter.clone());
         Found::Limited { rule: Some(rule), current, position: *position, limiter, client: client() }
     }
@@ -106,17 +144,14 @@ impl Domain {
         client: impl Fn() -> Option<ClientId>,
         client_of_all: impl Fn() -> ClientId,
     ) -> Found<'_> {
-        let is_same = |limit: &&DomainLimit| match limit.rule.rate {
-            Rate::Limited { unit: other, .. } => other == unit && !limit.rule.shadow,
-            Rate::Unlimited => false,
-        };
+        let is_same = |limit: &&DomainLimit| limit.rule.rate.unit() == Some(unit) && !limit.rule.shadow;
         let (position, client) = match rule.filter(is_same).and_then(|limit| limit.position) {
             Some(position) => (position, client()),
             None => (self.overrides + unit_number(unit), Some(client_of_all())),
         };
         let at_rate = |limit: &Limit| Limiter::at_rate(&limit.limiter, requests_per_unit).into();
         let limiter = (requests_per_unit > 0).then(|| self.limits.get(position).map(at_rate)).flatten();
-        let current = CurrentLimit { requests_per_unit, unit, name: None };
+        let current = CurrentLimit { requests_per_unit, unit: Some(unit), name: None };
         Found::Limited { rule: None, current, position: limiter.as_ref().map(|_| position), limiter, client }
     }
 }
@@ -139,8 +174,8 @@ impl Builder<'_> {
                 self.found.len() - 1
             });
             let next = self.level(&rule.rules, &name, mode)?;
-            let added = level.add(rule, Node { spread, limit, next });
-            added.map_err(|_| DomainError::Duplicate(name))?;
+            let added = level.add(rule, Node { name: name.as_str().into(), spread, limit, next });
+            added.map_err(|Duplicate| DomainError::Duplicate(name))?;
         }
         Ok(level)
     }

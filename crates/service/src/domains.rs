@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 use crate::domain::Domain;
 
 /// The domains of a service.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Domains(HashMap<String, Domain>);
 
 /// Two domains have the same name.
@@ -34,8 +34,10 @@ impl Domains {
         self.0.get(name)
     }
 
-    /// Returns all domains, in no particular order.
+    /// Returns all domains, in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = &Domain> {
-        self.0.values()
+        let mut all: Vec<_> = self.0.values().collect();
+        all.sort_unstable_by_key(|domain| domain.name());
+        all.into_iter()
     }
 }

@@ -17,6 +17,7 @@ mod name;
 mod status;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod tree;
 mod unit;
 
@@ -25,5 +26,7 @@ pub use self::charges::CallCharges;
 pub use self::domain::{Domain, DomainError};
 pub use self::domains::{Domains, DuplicateDomain};
 pub use self::status::{CurrentLimit, Status};
+pub use self::trace::{NamedLimit, Trace};
 pub use self::tree::rule::{Rate, Rule, RuleLimit};
+pub use self::tree::{FoundRule, Matched};
 pub use self::unit::{Unit, Window};

@@ -10,8 +10,12 @@ use crate::tree::rule::{Rate, RuleLimit};
 use crate::unit::{Unit, Window};
 
 /// The limit of a rule in its domain.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct DomainLimit {
+    /// The name in metrics, logs and keys.
+    pub(crate) name: String,
+    /// The name of the rule. `None` if the limit has this name.
+    pub(crate) rule_name: Option<String>,
     /// The rule.
     pub(crate) rule: RuleLimit,
     /// The position among the limits with buckets. `None` if the rate is unlimited or 0.
@@ -28,10 +32,13 @@ pub(crate) struct LimitBuilder<'w> {
 }
 
 impl LimitBuilder<'_> {
-    /// Adds the limit of a rule.
+    /// Adds the limit of a rule with this name and mode, unless the limit has its own.
     pub(crate) fn add(&mut self, name: &str, mode: Mode, rule: RuleLimit) -> DomainLimit {
+        let rule_name = rule.limit_name.is_some().then(|| name.to_owned());
+        let (name, mode) = (rule.limit_name.as_deref().unwrap_or(name), rule.mode.unwrap_or(mode));
         let quota = match rule.rate {
             Rate::Limited { requests_per_unit, unit } => self.window.quota(requests_per_unit, unit),
+            Rate::Quota(quota) => Some(quota),
             Rate::Unlimited => None,
         };
         let position = quota.map(|quota| {
@@ -40,7 +47,7 @@ impl LimitBuilder<'_> {
             self.limits.push(Limit { shadow, on_store_failure, location, ..limit });
             self.limits.len() - 1
         });
-        DomainLimit { rule, position }
+        DomainLimit { name: name.to_owned(), rule_name, rule, position }
     }
 
     /// Adds the limits that callers set, in the order of [`Unit::ALL`]. Each call has its own rate. Returns the position of the
@@ -48,9 +55,9 @@ impl LimitBuilder<'_> {
     pub(crate) fn add_overrides(&mut self) -> usize {
         let first = self.limits.len();
         for unit in Unit::ALL {
-            let quota = self.window.quota(1, *unit);
-            // No rule has this name: an empty level is above it.
-            let name = format!(".{}", unit.name());
+            let quota = self.window.quota(1, unit);
+            // No rule has this name: its key is empty.
+            let name = format!("={}", unit.name());
             let limit = quota.map(|quota| self.limit(&name, Mode::PerClient, quota));
             self.limits.extend(limit);
         }

@@ -24,10 +24,10 @@ pub struct Status<'d> {
 /// The limit of a descriptor, as the configuration or the caller states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CurrentLimit<'d> {
-    /// The requests in each unit.
+    /// The requests in each unit, or in the interval of the limit.
     pub requests_per_unit: u32,
-    /// The unit of time.
-    pub unit: Unit,
+    /// The unit of time. `None` if the interval of the limit is no unit.
+    pub unit: Option<Unit>,
     /// The name, if the limit has one.
     pub name: Option<&'d str>,
 }

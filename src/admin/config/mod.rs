@@ -24,6 +24,7 @@ use tidegate_store::Store;
 
 mod action;
 mod identities;
+mod service;
 
 /// Returns the whole configuration.
 pub(crate) fn show(config: &Config, store: &Store) -> Value {
@@ -48,6 +49,7 @@ pub(crate) fn show(config: &Config, store: &Store) -> Value {
         "upstreams": config.upstreams.iter().map(|(name, upstream)| (name.to_string(), json!(upstream))).collect::<serde_json::Map<_, _>>(),
         "include": config.included,
         "teams": config.teams,
+        "service": config.service.as_ref().map(service::show),
         "routes": config.rules.routes.iter().map(|route| show_route(route, &config.rules)).collect::<Vec<_>>(),
     })
 }
@@ -199,11 +201,22 @@ fn one_or_many<T: ToString>(items: &[T]) -> Value {
 }
 
 fn show_limit(limit: &Limit, rules: &Rules) -> Value {
-    let quota = &limit.limiter.quota;
     let waits = waits(limit);
-    let limiter = json!({
-        "mode": limit.mode(),
+    let keys = json!({
         "client": (limit.mode() == Mode::PerClient).then(|| show_client(&limit.client)),
+        "max_wait_ms": waits.map(|(max_wait, _)| max_wait),
+        "queue": waits.map(|(_, queue)| queue),
+        "rates": limit.rates.as_deref().map(show_rates),
+        "when": rules.when(limit).map(show_when),
+    });
+    extend(extend(json!(limit), show_limiter(limit)), keys)
+}
+
+/// Returns the quota of a limit and its buckets.
+fn show_limiter(limit: &Limit) -> Value {
+    let quota = &limit.limiter.quota;
+    json!({
+        "mode": limit.mode(),
         "rate": (!quota.is_adopted()).then(|| quota.rate()),
         "interval_ms": (!quota.is_adopted()).then(|| quota.interval()),
         "adopt": quota.is_adopted(),
@@ -216,17 +229,12 @@ fn show_limit(limit: &Limit, rules: &Rules) -> Value {
             Algorithm::GcraWarmUp(WarmUp { millis, .. }) => Some(millis),
             _ => None,
         },
-        "max_wait_ms": waits.map(|(max_wait, _)| max_wait),
-        "queue": waits.map(|(_, queue)| queue),
         "partitions": limit.limiter.partitions(),
         "shards": (!limit.limiter.shards().is_empty()).then(|| limit.limiter.shards().len()),
         "segments": segments(&quota.algorithm()),
         "calendar": calendar(&quota.algorithm()),
         "key": limit.limiter.name,
-        "rates": limit.rates.as_deref().map(show_rates),
-        "when": rules.when(limit).map(show_when),
-    });
-    extend(json!(limit), limiter)
+    })
 }
 
 /// Adds the keys of a map to the keys of settings.

@@ -7,6 +7,7 @@ mod load;
 mod requests;
 mod rules;
 mod saved;
+mod service;
 mod store;
 mod teams;
 mod upstreams;

@@ -11,6 +11,7 @@ mod request_value;
 mod requests;
 mod routes;
 mod rules;
+mod service;
 mod store;
 mod tls;
 mod upstreams;
@@ -23,6 +24,8 @@ use ipnet::IpNet;
 use self::gateway::{access_log, admin, dns, listen, metrics};
 use self::matching::spelling;
 pub(crate) use self::routes::RouteInput;
+use self::service::Addresses;
+use crate::descriptors::DescriptorFiles;
 use crate::file::File;
 use crate::file::located::Located;
 use crate::problem::secrets::Secrets;
@@ -30,11 +33,20 @@ use crate::problem::suggest::nearest;
 use crate::problem::{Checked, Location, Problems, quote, quote_all};
 use crate::{Config, Source};
 use tidegate_rules::client::AddressRules;
+use tidegate_rules::settings::store::{BucketNames, StoreSettings};
 
-/// Converts the file and its other routes.
+/// The parts of a rule file that are not in the file's struct.
+pub(crate) struct Parts {
+    /// The other routes.
+    pub(crate) route_input: RouteInput,
+    /// The files of `descriptors`.
+    pub(crate) descriptors: DescriptorFiles,
+}
+
+/// Converts the file and its other parts.
 pub(crate) fn config(
     file: &File,
-    route_input: RouteInput,
+    Parts { route_input, descriptors }: Parts,
     source: Source<'_>,
     problems: &mut Problems,
 ) -> Checked<Config> {
@@ -47,7 +59,8 @@ pub(crate) fn config(
     let show_clients = admin::show_clients(file, problems);
     let talkers = admin::talkers(file, problems);
     let dashboard = admin::dashboard(file, problems);
-    listen::overlaps(&listen, &admin, file, problems);
+    let addresses_of_service = service::addresses(file, files, problems);
+    listen::overlaps(&listen, addresses_of_service.iter().flat_map(Addresses::all), &admin, file, problems);
     let access_log = access_log::access_log(file, files, problems);
     let buckets = metrics::buckets(file, problems);
     let store = store::store(file, files, problems);
@@ -58,7 +71,9 @@ pub(crate) fn config(
     let dns_servers = dns::servers(file, problems);
     let mut upstreams = upstreams::upstreams(file, files, problems);
     let rules = rules::rules(file, route_input, source, (&store, addresses), &mut upstreams, problems);
-    let is_included = file.include.optional(problems).map(drop);
+    let included = file.include.optional(problems).map(|_| problems.file_names(1..descriptors.numbers().start));
+    let names = store.as_ref().map_or_else(|_| BucketNames::default(), StoreSettings::bucket_names);
+    let service = service::service(file, descriptors, addresses_of_service, &names, problems);
     let has_defaults = file.defaults.optional(problems).map(drop);
     let (rules, identities, loaded) = rules?;
     has_defaults?;
@@ -77,7 +92,8 @@ pub(crate) fn config(
         upstreams: upstreams?,
         verifier: loaded.verifier,
         identities,
-        included: is_included.map(|()| problems.included())?,
+        included: included?,
+        service: service?,
         teams,
         rules: Arc::new(rules),
         secrets: Secrets::default(),

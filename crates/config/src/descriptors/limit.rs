@@ -1,37 +1,41 @@
 //! The `rate_limit` of a descriptor.
 
+use super::LongUnits;
 use super::map::Map;
 use crate::problem::{Checked, Problems, quote};
 use crate::yaml::node::Node;
-use tidegate_rules::limits::rule::OnStoreFailure;
-use tidegate_service::{Rate, RuleLimit, Unit, Window};
+use tidegate_limit::MAX_RATE;
+use tidegate_service::{Rate, RuleLimit, Unit};
 
 const KEYS: [&str; 5] = ["unit", "requests_per_unit", "unlimited", "name", "replaces"];
 
-/// Reads the limit of a descriptor. Reports all errors.
-pub(super) fn read_limit(descriptor: Map<'_>, window: Window, problems: &mut Problems) -> Checked<Option<RuleLimit>> {
+/// Reads the limit of a descriptor. Reports all errors. Adds a unit that is longer than a day to `long_units`.
+pub(super) fn read_limit(
+    descriptor: Map<'_>,
+    long_units: &mut LongUnits,
+    problems: &mut Problems,
+) -> Checked<Option<RuleLimit>> {
     let shadow = descriptor.bool("shadow_mode", problems);
     if let (Ok(true), Some(node)) = (descriptor.bool("quota_mode", problems), descriptor.get("quota_mode")) {
         problems.add(node.location, "`quota_mode` is not supported yet", "remove it, or use `shadow_mode`");
     }
     let Some(node) = descriptor.get("rate_limit") else { return shadow.map(|_| None) };
     let map = Map::read(node, "`rate_limit`", &KEYS, problems)?;
-    let rate = read_rate(map, window, problems);
+    let rate = read_rate(map, long_units, problems);
     let name = map.text("name", problems).map(|name| name.map(|(name, _)| name.to_owned()));
     // First all entries, so that all errors are reported.
     let replaces: Vec<_> =
         map.list("replaces", problems).iter().map(|node| read_replaced(node, &name, problems)).collect();
     Ok(Some(RuleLimit {
-        rate: rate?,
         name: name?,
         replaces: replaces.into_iter().collect::<Checked<_>>()?,
         shadow: shadow?,
-        on_store_failure: OnStoreFailure::default(),
         location: problems.limit_location(node.location),
+        ..RuleLimit::new(rate?)
     }))
 }
 
-fn read_rate(map: Map<'_>, window: Window, problems: &mut Problems) -> Checked<Rate> {
+fn read_rate(map: Map<'_>, long_units: &mut LongUnits, problems: &mut Problems) -> Checked<Rate> {
     let (unlimited, number) = (map.bool("unlimited", problems), map.number("requests_per_unit", problems));
     let unit = map.text("unit", problems)?;
     let known = unit.and_then(|(word, _)| Unit::from_name(&word.to_ascii_lowercase()));
@@ -51,16 +55,18 @@ fn read_rate(map: Map<'_>, window: Window, problems: &mut Problems) -> Checked<R
         }
         (_, None) => return Err(problems.add(map.location(), "`unit` is missing", words)),
     };
-    if window == Window::FixedWindow && matches!(unit, Unit::Week | Unit::Month | Unit::Year) {
-        let message = format!("envoyproxy/ratelimit has other windows of a {}", unit.name());
-        let help = "weeks start on Monday, months are calendar months, and a year starts with each request";
-        problems.warn(location, &message, help);
+    if unit.millis() > Unit::DAY.millis() {
+        long_units.push((unit, location));
     }
     let requests_per_unit = number?.unwrap_or_else(|| {
         let help = "write the number of requests, or `requests_per_unit: 0` to reject all";
         problems.warn(map.location(), "without `requests_per_unit`, the limit rejects all requests", help);
         0
     });
+    if let (true, Some(node)) = (requests_per_unit > MAX_RATE, map.get("requests_per_unit")) {
+        let message = format!("`requests_per_unit` is above the largest rate: {MAX_RATE} requests pass");
+        problems.warn(node.location, &message, "write `unlimited: true` to let all requests pass");
+    }
     Ok(Rate::Limited { requests_per_unit, unit })
 }
 

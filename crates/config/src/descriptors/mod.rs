@@ -9,93 +9,97 @@ mod rule;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::ops::Range;
 
 use self::map::Map;
 use self::rule::read_rules;
-use crate::check::names::duplicates;
-use crate::problem::{Checked, Location, Problem, Problems};
+use crate::problem::{Checked, Location, Problems};
 use crate::sources::SourceFiles;
-use crate::sources::text::decode;
 use crate::yaml::placeholders::Placeholders;
 use crate::yaml::{self, Usage};
-use tidegate_rules::settings::store::BucketNames;
-use tidegate_service::{Domain, Domains, Rule, Window};
+use tidegate_service::{Call, Rule, Unit};
 
-/// The domains of the files, and their warnings.
+/// The longest key or value of a rule, and the longest name of a domain, in bytes: names of limits contain them.
+pub(crate) const MAX_TEXT: usize = 1_024;
+
+/// The files that a rule file names.
 #[derive(Debug)]
-pub struct DescriptorFiles {
-    /// The domains.
-    pub domains: Domains,
-    /// Valid values that are probably not intended, or have no effect.
-    pub warnings: Vec<Problem>,
+pub(crate) struct DescriptorFiles {
+    /// The number of the first file.
+    first: usize,
+    /// The number of files.
+    count: usize,
+    /// The domains of the files without errors.
+    pub(crate) domains: Vec<DomainFile>,
 }
 
 /// The content of one file.
-struct DomainFile {
-    name: String,
-    location: Location,
-    rules: Vec<Rule>,
+#[derive(Debug)]
+pub(crate) struct DomainFile {
+    /// The name of the domain.
+    pub(crate) name: String,
+    /// The location of the name.
+    pub(crate) location: Location,
+    /// The rules of the first level.
+    pub(crate) rules: Vec<Rule>,
+    /// The units of limits whose calendar windows differ from those of envoyproxy/ratelimit.
+    pub(crate) long_units: LongUnits,
 }
 
-/// Reads files of envoyproxy/ratelimit, each a path for messages and the content. `window` is the algorithm of all limits, and
-/// `names` are the names of buckets in the store.
-///
-/// # Errors
-/// Returns all errors of all files, with their positions.
-pub fn read_descriptors(
-    files: &[(PathBuf, Vec<u8>)],
-    window: Window,
-    names: &BucketNames,
-) -> Result<DescriptorFiles, Problems> {
-    let mut problems = Problems::default();
-    problems.add_file(Path::new("")); // number 0 stands for the rule file
-    let mut usage = Usage::default();
-    let read = |(path, bytes): &(PathBuf, Vec<u8>)| {
-        let number = problems.add_file(path);
-        read_file(bytes.clone(), number, window, &mut usage, &mut problems).ok()
-    };
-    let files: Vec<_> = files.iter().filter_map(read).collect();
-    duplicates(files.iter().map(|file| (file.name.as_str(), file.location)), "domain", &mut problems);
-    if !problems.is_empty() {
-        return Err(problems);
+/// Units that are longer than a day, with their locations.
+pub(crate) type LongUnits = Vec<(Unit, Location)>;
+
+impl DescriptorFiles {
+    /// Creates an empty list of files, whose first file has this number.
+    pub(crate) fn after(first: usize) -> Self {
+        Self { first, count: 0, domains: Vec::new() }
     }
-    let domains = build(&files, window, names, &mut problems).map_err(|_| problems.clone())?;
-    Ok(DescriptorFiles { domains, warnings: problems.take_warnings() })
+
+    /// Adds the next file.
+    pub(crate) fn add(&mut self, file: Checked<DomainFile>) {
+        self.count += 1;
+        self.domains.extend(file.ok());
+    }
+
+    /// Returns the numbers of the files.
+    pub(crate) fn numbers(&self) -> Range<usize> {
+        self.first..self.first + self.count
+    }
+
+    /// Returns `true` if each file has a domain.
+    pub(crate) fn are_complete(&self) -> bool {
+        self.count == self.domains.len()
+    }
 }
 
-/// Reads the file with this number.
-fn read_file(
-    bytes: Vec<u8>,
+/// Reads the text of the file with this number.
+pub(crate) fn read_file(
+    text: &str,
     number: u16,
-    window: Window,
     usage: &mut Usage,
+    sources: &mut SourceFiles,
     problems: &mut Problems,
 ) -> Checked<DomainFile> {
-    let text = decode(bytes, number, problems)?;
     let is_blank = |line: &str| matches!(line.trim_start().chars().next(), None | Some('#')) || line.trim() == "---";
     if text.lines().all(is_blank) {
         return Err(problems.add(Location::start_of(number), "the file is empty", "add `domain` and `descriptors`"));
     }
-    let mut sources = SourceFiles::default();
-    let root = yaml::read(&text, number, usage, &mut Placeholders::literal(&mut sources), problems)?;
+    let root = yaml::read(text, number, usage, &mut Placeholders::literal(sources), problems)?;
     let map = Map::read(&root, "a file", &["domain", "descriptors"], problems)?;
-    let rules = read_rules(map.list("descriptors", problems), window, problems);
-    let (name, location) = match map.text("domain", problems)? {
-        Some((name, location)) => (name.to_owned(), location),
-        None => {
-            return Err(problems.add(root.location, "`domain` is missing", "name the domain of the proxy's filter"));
-        }
+    let mut long_units = LongUnits::new();
+    let rules = read_rules(map.list("descriptors", problems), &mut long_units, problems);
+    let Some((name, location)) = map.text("domain", problems)? else {
+        return Err(problems.add(root.location, "`domain` is missing", "name the domain of the proxy's filter"));
     };
-    Ok(DomainFile { name, location, rules })
+    check_name(name, location, problems)?;
+    Ok(DomainFile { name: name.to_owned(), location, rules, long_units })
 }
 
-/// Builds the domains of valid files.
-fn build(files: &[DomainFile], window: Window, names: &BucketNames, problems: &mut Problems) -> Checked<Domains> {
-    let domain = |DomainFile { name, location, rules }: &DomainFile| {
-        let domain = Domain::new(name.clone(), rules, window, names);
-        domain.map_err(|error| problems.add(*location, error.to_string(), "divide the limits into several domains"))
-    };
-    let domains = files.iter().map(domain).collect::<Checked<Vec<_>>>()?;
-    Domains::new(domains).map_err(|error| problems.add(Location::START, error.to_string(), "rename a domain"))
+/// Reports the name of a domain that is too long.
+fn check_name(name: &str, location: Location, problems: &mut Problems) -> Checked<()> {
+    const { assert!(MAX_TEXT <= Call::MAX_TEXT, "calls can have the texts of rules") };
+    if name.len() <= MAX_TEXT {
+        return Ok(());
+    }
+    Err(problems.add(location, format!("the name of a domain has at most {MAX_TEXT} bytes"), "shorten it"))
 }

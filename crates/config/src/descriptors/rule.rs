@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use super::limit::read_limit;
 use super::map::Map;
+use super::{LongUnits, MAX_TEXT};
 use crate::problem::{Checked, Location, Problems, quote};
 use crate::yaml::node::Node;
-use tidegate_service::{Rule, Window};
+use tidegate_service::Rule;
 
 const KEYS: [&str; 10] = [
     "key",
@@ -21,31 +22,30 @@ const KEYS: [&str; 10] = [
     "metadata",
 ];
 
-/// The longest key or value, in bytes: names of limits contain them.
-const MAX_TEXT: usize = 1_024;
-
-/// Reads the rules of one level, and of the levels below. Reports all errors. Rules with errors are left out.
-pub(super) fn read_rules(nodes: &[Node], window: Window, problems: &mut Problems) -> Vec<Rule> {
+/// Reads the rules of one level, and of the levels below. Reports all errors. Rules with errors are left out. Adds units that
+/// are longer than a day to `long_units`.
+pub(super) fn read_rules(nodes: &[Node], long_units: &mut LongUnits, problems: &mut Problems) -> Vec<Rule> {
     let mut seen: HashMap<(String, Option<String>), Location> = HashMap::new();
     let mut rules = Vec::with_capacity(nodes.len());
     for node in nodes {
-        let Ok(rule) = read_rule(node, window, problems) else { continue };
+        let Ok(rule) = read_rule(node, long_units, problems) else { continue };
         if let Some(first) = seen.insert((rule.key.clone(), rule.value.clone()), node.location) {
             let value = rule.value.as_deref().map(|value| format!(" and the value {}", quote(value)));
             let (place, value) = (problems.place(first, node.location), value.unwrap_or_default());
             let message = format!("a descriptor with the key {}{value} is already {place}", quote(&rule.key));
             problems.add(node.location, message, "remove one of them, or join their `descriptors`");
+            continue;
         }
         rules.push(rule);
     }
     rules
 }
 
-fn read_rule(node: &Node, window: Window, problems: &mut Problems) -> Checked<Rule> {
+fn read_rule(node: &Node, long_units: &mut LongUnits, problems: &mut Problems) -> Checked<Rule> {
     let map = Map::read(node, "a descriptor", &KEYS, problems)?;
     warn_without_effect(map, problems);
-    let rules = read_rules(map.list("descriptors", problems), window, problems);
-    let limit = read_limit(map, window, problems);
+    let rules = read_rules(map.list("descriptors", problems), long_units, problems);
+    let limit = read_limit(map, long_units, problems);
     let shares_bucket = map.bool("share_threshold", problems);
     let (key, value) = (map.text("key", problems), map.text("value", problems));
     let Some((key, location)) = key? else {

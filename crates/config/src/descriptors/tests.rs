@@ -1,10 +1,13 @@
 //! The files of envoyproxy/ratelimit, and their errors.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use tidegate_limit::Algorithm;
 use tidegate_limit::calendar::{Calendar, Unit};
+use tidegate_service::{Call, Descriptor, Domains, Entry};
 
-use super::*;
-use tidegate_service::{Call, Descriptor, Entry};
+use crate::{Config, IncludedText, Problem, Problems, Purpose, RuleTexts, Source, SourceFiles, load};
 
 const FILE: &str = "
 # Placeholders of rule files have no meaning here.
@@ -23,29 +26,41 @@ descriptors:
       - { key: code, value: 404, rate_limit: { unit: hour, requests_per_unit: 5 } }
 ";
 
-fn read(texts: &[&str], window: Window) -> Result<DescriptorFiles, String> {
-    let files: Vec<_> =
-        (1..).zip(texts).map(|(number, text)| (format!("{number}.yaml").into(), text.as_bytes().to_vec())).collect();
-    let read = read_descriptors(&files, window, &BucketNames::default());
-    read.map_err(|problems| problems.in_file(Path::new("-")).to_string())
+/// Reads a rule file with these files of `descriptors`.
+fn load(texts: &[&str], algorithm: &str) -> Result<Config, Problems> {
+    let files: Vec<_> = (1..=texts.len()).map(|number| format!("{number}.yaml")).collect();
+    let main =
+        format!("service: {{ grpc: 127.0.0.1:8081, algorithm: {algorithm}, descriptors: [{}] }}", files.join(", "));
+    let included =
+        |(file, text): (&String, &&str)| IncludedText { path: file.into(), team: None, text: Some((*text).into()) };
+    let texts = RuleTexts::new(main.as_str().into(), files.iter().zip(texts).map(included).collect());
+    let source = Source { texts: Some(&texts), name: Path::new("-"), ..Source::text(Purpose::Gateway) };
+    load::run(main.into(), source, &mut SourceFiles::default())
+}
+
+fn domains(config: &Config) -> Arc<Domains> {
+    Arc::clone(&config.service.as_ref().expect("a service").domains)
 }
 
 /// Returns the messages of all errors, each with its position.
 fn errors(texts: &[&str]) -> Vec<String> {
-    let errors = read(texts, Window::TokenBucket).expect_err("errors");
+    let errors = load(texts, "token_bucket").expect_err("errors").to_string();
     errors.lines().filter(|line| line.contains(".yaml:")).map(|line| line.trim().to_owned()).collect()
 }
 
-fn warnings(text: &str, window: Window) -> Vec<String> {
-    let files = read(&[text], window).expect("a valid file");
-    files.warnings.iter().map(|problem| format!("{}: {}", problem.line().unwrap_or(0), problem.message())).collect()
+fn warnings(text: &str, algorithm: &str) -> Vec<String> {
+    let config = load(&[text], algorithm).expect("a valid file");
+    let shown = |problem: &Problem| format!("{}: {}", problem.line().unwrap_or(0), problem.message());
+    config.warnings().iter().map(shown).collect()
 }
 
 #[test]
 fn file_becomes_a_domain() {
-    let files = read(&[FILE], Window::FixedWindow).expect("a valid file");
-    assert!(files.warnings.is_empty(), "{:?}", files.warnings);
-    let domain = files.domains.get("edge").expect("a domain");
+    let config = load(&[FILE], "fixed_window").expect("a valid file");
+    assert!(config.warnings().is_empty(), "{:?}", config.warnings());
+    assert!(config.included.is_empty() && config.service.as_ref().is_some_and(|service| service.files == ["1.yaml"]));
+    let domains = domains(&config);
+    let domain = domains.get("edge").expect("a domain");
     let limits: Vec<_> = domain.limits().iter().take(2).collect();
     assert_eq!(limits[0].limiter.name, "{tidegate:/edge}:user");
     assert_eq!(limits[1].limiter.name, "{tidegate:/edge}:path=/v1/*.code=404");
@@ -114,7 +129,25 @@ descriptors:
         "4: warning: `metadata` has no effect",
         "5: warning: without `requests_per_unit`, the limit rejects all requests",
     ];
-    assert_eq!(warnings(text, Window::TokenBucket), expected);
+    assert_eq!(warnings(text, "token_bucket"), expected);
     let windows = "5: warning: envoyproxy/ratelimit has other windows of a week";
-    assert!(warnings(text, Window::FixedWindow).contains(&windows.to_owned()));
+    assert!(warnings(text, "fixed_window").contains(&windows.to_owned()));
+}
+
+#[test]
+fn number_above_the_largest_rate_is_a_warning() {
+    let text = |number: u64| {
+        let rate = format!("{{ unit: day, requests_per_unit: {number} }}");
+        format!("domain: a\ndescriptors: [{{ key: k, rate_limit: {rate} }}]\n")
+    };
+    let warning = "2: warning: `requests_per_unit` is above the largest rate: 2147483648 requests pass";
+    assert_eq!(warnings(&text(u32::MAX.into()), "token_bucket"), [warning]);
+    assert!(warnings(&text(1 << 31), "token_bucket").is_empty());
+}
+
+#[test]
+fn longest_names_are_accepted() {
+    let text = |length: usize| format!("domain: {}\n", "d".repeat(length));
+    assert!(load(&[&text(1_024)], "gcra").is_ok());
+    assert_eq!(errors(&[&text(1_025)]), ["1.yaml:1:9: the name of a domain has at most 1024 bytes"]);
 }

@@ -1,12 +1,13 @@
 //! The keys of the rule file whose values differ. Each function names all fields of a type, so that the compiler
 //! reports a new field.
 
-use crate::{Config, Listen};
+use crate::{Config, Listen, Service};
 use tidegate_rules::charge::{Limiter, Spread};
 use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::route::{Action, Route};
 use tidegate_rules::rules::Rules;
 use tidegate_rules::settings::upstream::UpstreamSettings;
+use tidegate_service::Domain;
 
 /// Returns the keys of the fields that differ: the names of the fields, or other keys. Fields with the key `""` are
 /// compared elsewhere, or have no effect on requests.
@@ -101,7 +102,7 @@ pub(super) fn settings(old: &Config, new: &Config) -> Vec<&'static str> {
     let mut keys = changed_keys!(old, new, Config:
         listen="" max_connections admin admin_tokens="admin.tokens" show_clients="admin.show_clients" talkers="admin.talkers"
         dashboard="admin.dashboard" access_log buckets="metrics" store dns_servers="dns" upstreams=""
-        included="" teams="" identities="" verifier="" rules="" secrets="" warnings="");
+        included="" teams="" service="" identities="" verifier="" rules="" secrets="" warnings="");
     let Rules { requests, addresses, fields, credentials, bans, routes: _, when: _ } = &*old.rules;
     if *addresses != new.rules.addresses {
         keys.push("clients");
@@ -112,8 +113,25 @@ pub(super) fn settings(old: &Config, new: &Config) -> Vec<&'static str> {
     if *bans != new.rules.bans {
         keys.push("bans");
     }
+    keys.extend(service(old.service.as_ref(), new.service.as_ref()));
     if *credentials != new.rules.credentials || old.identities != new.identities {
         keys.push("identities");
     }
     keys
+}
+
+/// Compares the addresses of the service. Its domains are compared one by one.
+fn service(old: Option<&Service>, new: Option<&Service>) -> Vec<&'static str> {
+    let address = |service: Option<&Service>| {
+        service.map(|Service { grpc, http, files: _, domains: _ }| (grpc.clone(), http.clone()))
+    };
+    let ((old_grpc, old_http), (new_grpc, new_http)) =
+        (address(old).unwrap_or_default(), address(new).unwrap_or_default());
+    different(&[("service.grpc", old_grpc != new_grpc), ("service.http", old_http != new_http)])
+}
+
+/// Compares domains without the quotas of their limits, which are compared one by one.
+pub(super) fn domain(old: &Domain, new: &Domain) -> Vec<&'static str> {
+    let names = |domain: &Domain| domain.rule_limits().map(|limit| limit.name.to_owned()).collect::<Vec<_>>();
+    different(&[("limits", names(old) != names(new)), ("match", !old.has_equal_search(new))])
 }

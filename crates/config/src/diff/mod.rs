@@ -17,6 +17,7 @@ use serde::Serialize;
 pub use self::limits::{LimitChange, PermitsInUse};
 use crate::{Config, Listen};
 use tidegate_rules::route::Route;
+use tidegate_service::Domain;
 
 /// The differences between two configurations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -29,13 +30,15 @@ pub struct ConfigDiff {
     pub routes: Vec<Change>,
     /// Whether the routes that both configurations have are in another order, so that another route may match first.
     pub routes_reordered: bool,
-    /// The limits, in the order of the routes.
+    /// The domains of the service, by name.
+    pub domains: Vec<Change>,
+    /// The limits, in the order of the routes, and then of the domains. The route of a domain's limit is `/` and the domain.
     pub limits: Vec<LimitChange>,
     /// The other keys of the rule file that changed, such as `store` and `clients`.
     pub settings: Vec<&'static str>,
 }
 
-/// A listener, upstream or route that is added, removed or changed.
+/// A listener, upstream, route or domain that is added, removed or changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// The name of the route or the key.
@@ -74,6 +77,7 @@ impl ConfigDiff {
             ),
             routes: changes(routes(old), routes(new), keys::route),
             routes_reordered: is_reordered(old, new),
+            domains: changes(domains(old), domains(new), keys::domain),
             limits: limits::changes(old, new),
             settings: keys::settings(old, new),
         }
@@ -99,6 +103,11 @@ pub fn listeners(config: &Config) -> Vec<(String, &Listen)> {
 
 fn routes(config: &Config) -> Vec<(String, &Route)> {
     config.rules.routes.iter().map(|route| (route.name.to_string(), route)).collect()
+}
+
+fn domains(config: &Config) -> Vec<(String, &Domain)> {
+    let domains = config.service.iter().flat_map(|service| service.domains.iter());
+    domains.map(|domain| (domain.name().to_owned(), domain)).collect()
 }
 
 fn is_reordered(old: &Config, new: &Config) -> bool {

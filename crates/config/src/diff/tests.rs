@@ -147,3 +147,41 @@ fn moved_limit_is_no_difference() {
     assert_eq!((line(&old), line(&new)), (8, 9));
     assert_ne!(old.rules, new.rules, "operators would see the old line");
 }
+
+const SERVICE: &str = "
+service:
+  grpc: 127.0.0.1:8081
+  domains:
+    - name: edge
+      limits:
+        - { name: a, match: { user: '*' }, mode: PER_CLIENT, rate: 5, interval: 1m }
+        - { name: b, match: { path: '*' }, mode: OVERALL, rate: 5, interval: 1m }
+";
+
+#[test]
+fn domains_and_their_limits_are_compared() {
+    let lines = |old: &str, new: &str| ConfigDiff::new(&parse(old), &parse(new)).lines();
+    assert!(lines(SERVICE, &SERVICE.replace("  domains", "\n  domains")).is_empty());
+    let rate =
+        "limit /edge/a: changed (rate), 5 per 1m (token_bucket) -> 6 per 1m (token_bucket), permits in use are kept";
+    assert_eq!(lines(SERVICE, &SERVICE.replacen("rate: 5", "rate: 6", 1)), [rate]);
+    // The clients of a PER_CLIENT limit depend on the descriptors.
+    let matched = lines(SERVICE, &SERVICE.replace("user: '*'", "id: '*'").replace("path: '*'", "path: /*"));
+    let expected = [
+        "domain edge: changed (match)",
+        "limit /edge/a: changed (match), 5 per 1m (token_bucket), starts with no permits in use",
+        "limit /edge/b: changed (match), 5 per 1m (token_bucket), permits in use are kept",
+    ];
+    assert_eq!(matched, expected);
+    let renamed = lines(SERVICE, &SERVICE.replace("name: edge", "name: inner").replace("8081", "8082"));
+    let expected = [
+        "domain inner: added",
+        "domain edge: removed",
+        "limit /inner/a: added, 5 per 1m (token_bucket), starts with no permits in use",
+        "limit /inner/b: added, 5 per 1m (token_bucket), starts with no permits in use",
+        "limit /edge/a: removed, 5 per 1m (token_bucket)",
+        "limit /edge/b: removed, 5 per 1m (token_bucket)",
+        "setting service.grpc: changed",
+    ];
+    assert_eq!(renamed, expected);
+}

@@ -16,6 +16,7 @@ impl ConfigDiff {
         lines.extend(entries("upstream", &self.upstreams));
         lines.extend(entries("route", &self.routes));
         lines.extend(self.routes_reordered.then(|| "routes are in another order".to_owned()));
+        lines.extend(entries("domain", &self.domains));
         lines.extend(self.limits.iter().map(|change| format!("limit {change}")));
         lines.extend(self.settings.iter().map(|key| format!("setting {key}: changed")));
         lines

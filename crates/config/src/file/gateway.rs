@@ -11,13 +11,14 @@ use super::keys::Kind::{
     Size, Statuses, Text, Word,
 };
 use super::limits::{CLIENTS, Clients, LIMIT, Limit, REQUESTS, ROUTE, Requests, Route, TIER, Tier};
+use super::listen_tls::{LISTEN_TLS, ListenTls};
 use super::located::{Located, ValueOrMap};
+use super::service::{SERVICE, Service};
 use super::shape::shape;
 use super::{HOUR, SECOND};
 use crate::values::access_log::AccessLogFormat;
 use crate::values::dashboard::DashboardMode;
 use crate::values::units::{Bytes, Millis};
-use tidegate_rules::settings::tls::TlsVersion;
 use tidegate_rules::settings::upstream::{BalanceMethod, EjectMode, Protocol, RetryMode};
 
 const MAX_CONNECTIONS: u64 = 1_000_000;
@@ -26,7 +27,7 @@ shape! {
     /// A Tower layer uses only `store`, `metrics`, `clients`, `requests`, `identities`, `include`, `defaults`, `tiers`, `limits`
     /// and `routes`.
     FILE: File = "the rule file" {
-        /// The addresses that clients connect to. Required for the gateway.
+        /// The addresses that clients connect to. Required for the gateway, unless it has only a `service`.
         listen: Vec<Located<Listen>> = OneOrMany(&Short("address", &LISTEN)), Optional;
         /// The highest number of client connections over all entries of `listen`. If it is reached, a new connection
         /// replaces one that waits for its client. If no connection waits, the gateway rejects the new one.
@@ -65,7 +66,10 @@ shape! {
         /// Shared limits, by name. All routes that name a shared limit use the same buckets. In metrics its `route` is
         /// empty; the admin API and the commands use the route `@`, as in `@/daily`.
         limits: BTreeMap<String, Located<Limit>> = Named(&Map(&LIMIT)), Optional;
-        /// The routes with their upstreams and limits. The first route that matches a request applies.
+        /// A rate limit service that proxies ask over gRPC or HTTP.
+        service: Service = Map(&SERVICE), Optional;
+        /// The routes with their upstreams and limits. The first route that matches a request applies. With `service`, a file may
+        /// have neither `routes` nor `listen`.
         routes: Vec<Located<Route>> = Many(&Map(&ROUTE)), Required("routes: [{ name: all, match: { path: /** } }]");
     }
 }
@@ -173,50 +177,6 @@ shape! {
         /// `UNSPEC`, a Unix socket). Set it only if the proxy overwrites these fields; otherwise clients can choose
         /// their address.
         trust_unknown: bool = Flag, Default("false");
-    }
-}
-
-shape! {
-    /// TLS 1.2 and 1.3 for clients; only cipher suites with forward secrecy and AEAD. Files are PEM, not encrypted. A
-    /// relative path starts at the folder of the rule file.
-    LISTEN_TLS: ListenTls = "`tls` of a listener" {
-        /// The certificates. The gateway presents the one that matches the client's server name (SNI), or else the
-        /// first.
-        certificates: Vec<Located<Certificate>> =
-            OneOrMany(&Map(&CERTIFICATE)), Required("certificates: [{ cert: api.pem, key: api.key }]");
-        /// The oldest TLS version that is accepted, in quotes.
-        min_version: TlsVersion = Word(TlsVersion::WORDS), Default("1.2");
-        /// Verifies client certificates.
-        client_auth: ClientAuth = Map(&CLIENT_AUTH), Optional;
-        /// The highest number of TLS handshakes of one client per second, averaged over ten seconds; further
-        /// connections are closed. 0 means no limit. Trusted proxies are not counted.
-        max_handshake_rate: u64 = Integer(0, 1_000_000), Default("100");
-    }
-}
-
-shape! {
-    /// A certificate for clients. The gateway reads its names from the file; `*.example.com` matches exactly one label.
-    CERTIFICATE: Certificate = "a certificate" {
-        /// The file with the certificate, followed by its intermediate certificates.
-        cert: String = Text, Required("cert: api.pem");
-        /// The file with the private key.
-        key: String = Text, Required("key: api.key");
-        /// The file with an OCSP response in DER, which is stapled to the handshake.
-        ocsp: String = Text, Optional;
-    }
-}
-
-shape! {
-    /// Verification of client certificates. Limits can then use `client: tls:subject`, the certificate's subject such
-    /// as `CN=alice,O=Example` (RFC 4514), or `tls:san`, its first alternative name that is a URI, a host name or an
-    /// email address.
-    CLIENT_AUTH: ClientAuth = "`client_auth`" {
-        /// The file with the authorities that sign client certificates.
-        ca: String = Text, Required("ca: clients.pem");
-        /// The file with the revocation lists of the authorities, in PEM ([http2.md](http2.md#certificate-files)).
-        crl: String = Text, Optional;
-        /// Whether to reject clients without a certificate.
-        required: bool = Flag, Default("true");
     }
 }
 

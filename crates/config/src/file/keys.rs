@@ -26,6 +26,8 @@ pub(crate) enum Kind {
     Name,
     /// A name that may have colons.
     Prefix,
+    /// A name of other programs, in any characters.
+    Label,
     /// One of these words.
     Word(&'static [Word]),
     /// `true` or `false`.
@@ -54,6 +56,8 @@ pub(crate) enum Kind {
     Named(&'static Kind),
     /// A map from names of header fields to values.
     Fields,
+    /// A map from any texts to values of this kind.
+    Entries(&'static Kind),
     /// A map from names to conditions on values: a word such as `present`, a value of the first kind, or a list of the
     /// second kind.
     Conditions(&'static Kind, &'static Kind),
@@ -79,9 +83,12 @@ impl Kind {
     pub(crate) fn words(&self) -> &'static [Word] {
         match self {
             Self::Word(words) => words,
-            Self::List(kind) | Self::Many(kind) | Self::OneOrMany(kind) | Self::OrMap(kind, _) | Self::OrNone(kind) => {
-                kind.words()
-            }
+            Self::List(kind)
+            | Self::Many(kind)
+            | Self::OneOrMany(kind)
+            | Self::Entries(kind)
+            | Self::OrMap(kind, _)
+            | Self::OrNone(kind) => kind.words(),
             _ => &[],
         }
     }

@@ -28,7 +28,7 @@ use tidegate_rules::request::identity::IdentityKind;
 use tidegate_rules::route::Case;
 use tidegate_rules::rules::{EncodedSlash, Slashes, Underscores};
 
-const MAX_PERMITS: u64 = MAX_RATE as u64;
+pub(super) const MAX_PERMITS: u64 = MAX_RATE as u64;
 const MAX_QUEUE: u64 = 100_000;
 const MAX_PARTITIONS: u64 = 1024;
 const MAX_SHARDS: u64 = 256;

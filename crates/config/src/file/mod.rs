@@ -13,8 +13,10 @@ mod identities;
 pub(crate) mod include;
 pub(crate) mod keys;
 mod limits;
+mod listen_tls;
 pub(crate) mod located;
 pub(crate) mod read;
+mod service;
 mod shape;
 pub(crate) mod used;
 
@@ -27,9 +29,9 @@ pub(crate) use self::concurrency::CONCURRENCY;
 pub(crate) use self::cors::{CORS, Cors};
 pub(crate) use self::defaults::DEFAULTS;
 pub(crate) use self::gateway::{
-    ACCESS_LOG, ADMIN, CERTIFICATE, CLIENT_AUTH, Certificate, DNS, EJECT, Eject, FILE, File, HASH_BALANCE, HEALTH,
-    HashBalance, Health, LISTEN, LISTEN_TLS, Listen, ListenTls, METRICS, PROXY_PROTOCOL, RETRY, Retry, SENTINEL, STORE,
-    Store, TARGET, TIMEOUTS, TLS, TOKENS, Target, Timeouts, Tls, UPSTREAM, UPSTREAM_TLS, Upstream, UpstreamTls,
+    ACCESS_LOG, ADMIN, DNS, EJECT, Eject, FILE, File, HASH_BALANCE, HEALTH, HashBalance, Health, LISTEN, Listen,
+    METRICS, PROXY_PROTOCOL, RETRY, Retry, SENTINEL, STORE, Store, TARGET, TIMEOUTS, TLS, TOKENS, Target, Timeouts,
+    Tls, UPSTREAM, UPSTREAM_TLS, Upstream, UpstreamTls,
 };
 pub(crate) use self::identities::{
     BASIC, EXCLUSION, Exclusion, IDENTITIES, IDENTITY_KEYS, Identities, IdentityConditions, JWT, Jwt, REQUIRE, Require,
@@ -40,7 +42,11 @@ pub(crate) use self::limits::{
     CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, NOT, PATTERN, PERMITS, Pattern, RATE_SOURCE,
     REQUESTS, ROUTE, RateSource, Requests, Route, TIER, TIER_SOURCE, TextOrPattern, Tier, UPGRADES, Values, WHEN, When,
 };
+pub(crate) use self::listen_tls::{CERTIFICATE, CLIENT_AUTH, Certificate, LISTEN_TLS, ListenTls};
 use self::read::FromYaml;
+pub(crate) use self::service::{
+    DOMAIN, DOMAIN_ALGORITHMS, DOMAIN_LIMIT, Domain, DomainLimit, SERVICE, SERVICE_LISTENER, Service,
+};
 use crate::problem::{Checked, Problems};
 use crate::yaml::key_value::KeyValue;
 use crate::yaml::node::Node;
@@ -60,10 +66,10 @@ impl File {
 
 /// The shapes (the keys) of all maps, in the order of `docs/rules.md`. The check of a misplaced key finds its map here.
 #[rustfmt::skip]
-pub(crate) static SHAPES: [&Shape; 54] = [
+pub(crate) static SHAPES: [&Shape; 59] = [
     &FILE, &ADMIN, &TOKENS, &ACCESS_LOG, &LISTEN, &PROXY_PROTOCOL, &LISTEN_TLS, &CERTIFICATE, &CLIENT_AUTH, &STORE,
     &SENTINEL, &METRICS, &CLIENTS, &REQUESTS, &BANS, &IDENTITIES, &IDENTITY_KEYS, &JWT, &BASIC, &INCLUDE, &DNS, &UPSTREAM, &HASH_BALANCE,
     &EJECT, &TIMEOUTS, &RETRY, &UPSTREAM_TLS, &HEALTH, &TARGET, &ROUTE, &DEFAULTS, &REQUIRE, &EXCLUSION, &REDIRECT, &RESPOND, &REWRITE, &FIELD_CHANGES,
     &REJECT, &COMPRESSION, &UPGRADES, &CORS, &AUTHORIZE, &MATCH, &PATTERN, &NOT, &CONCURRENCY, &LIMIT, &WHEN, &TIER, &TIER_SOURCE,
-    &RATE_SOURCE, &PERMITS, &CANDIDATE, &TLS,
+    &RATE_SOURCE, &PERMITS, &CANDIDATE, &TLS, &SERVICE, &SERVICE_LISTENER, &DOMAIN_ALGORITHMS, &DOMAIN, &DOMAIN_LIMIT,
 ];

@@ -1,7 +1,10 @@
 //! Loads a rule file, from a path or from standard input.
 
 pub mod built;
+mod descriptors;
 mod include;
+mod part_files;
+mod paths;
 mod recover;
 mod steps;
 

@@ -1,7 +1,9 @@
 //! The steps from the text of a rule file to its configuration.
 
+use super::descriptors::read_descriptors;
 use super::include::{has_teams, include};
-use crate::check::RouteInput;
+use crate::check::{Parts, RouteInput};
+use crate::descriptors::DescriptorFiles;
 use crate::file::File;
 use crate::file::include::RouteSources;
 use crate::file::read::is_fixed_word;
@@ -14,12 +16,19 @@ use crate::yaml::{self, Usage};
 use crate::{Config, FileChecks, Purpose, Source, check};
 use tidegate_rules::client::ClientFunction;
 
+/// The files that are parts of the rules.
+struct FileParts {
+    /// The defaults and the team of each included file.
+    routes: RouteSources,
+    descriptors: DescriptorFiles,
+}
+
 /// Parses, validates and converts a rule file.
 pub(crate) fn run(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFiles) -> Result<Config, Problems> {
     let mut problems = Problems::default();
     problems.add_file(source.name);
     let checked = read_tree(bytes, source, sources, &mut problems);
-    let checked = checked.and_then(|(root, routes)| run_tree_steps(root, routes, source, &mut problems));
+    let checked = checked.and_then(|(root, parts)| run_tree_steps(root, parts, source, &mut problems));
     finish(checked, problems)
 }
 
@@ -31,7 +40,8 @@ pub(super) fn check_built(
     mut problems: Problems,
 ) -> Result<Config, Problems> {
     let source = Source { functions: Some(functions), ..Source::text(Purpose::Layer).with_checks(checks) };
-    let checked = run_tree_steps(root, RouteSources::default(), source, &mut problems);
+    let parts = FileParts { routes: RouteSources::default(), descriptors: DescriptorFiles::after(1) };
+    let checked = run_tree_steps(root, parts, source, &mut problems);
     finish(checked, problems)
 }
 
@@ -50,7 +60,7 @@ fn read_tree(
     source: Source<'_>,
     sources: &mut SourceFiles,
     problems: &mut Problems,
-) -> Checked<(Node, RouteSources)> {
+) -> Checked<(Node, FileParts)> {
     let text = decode(bytes, 0, problems)?;
     let mut placeholders = Placeholders::new(source.files, sources);
     let mut usage = Usage::default();
@@ -61,19 +71,24 @@ fn read_tree(
     }
     let source = Source { keeps_texts, ..source };
     let routes = include(&mut root, source, &mut usage, &mut placeholders, problems);
-    Ok((root, routes))
+    let descriptors = read_descriptors(&root, source, &mut usage, &mut placeholders, problems);
+    Ok((root, FileParts { routes, descriptors }))
 }
 
 fn run_tree_steps(
     mut root: Node,
-    mut sources: RouteSources,
+    FileParts { routes: mut sources, descriptors }: FileParts,
     source: Source<'_>,
     problems: &mut Problems,
 ) -> Checked<Config> {
     sources.bound(root.get("routes").map(Node::items).unwrap_or_default(), problems);
     let others = root.split_items("routes");
     let first = root.first_item_mut("routes").map(|route| sources.inherit(route)).unwrap_or_default();
+    if root.get("service").is_some() && root.get("listen").is_none() {
+        problems.note_unneeded(root.location, "routes");
+    }
     let file = File::from_root(&root, problems)?;
     drop(root); // the values of the file have copies of its texts
-    check::config(&file, RouteInput { first, others, sources }, source, problems)
+    let route_input = RouteInput { first, others, sources };
+    check::config(&file, Parts { route_input, descriptors }, source, problems)
 }

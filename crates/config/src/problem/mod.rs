@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::num::NonZeroU32;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -53,6 +54,8 @@ struct Notes {
     parts: Vec<Part>,
     /// Keys that were reported as misspelt, with the locations of their maps.
     misspelt: BTreeSet<(Location, &'static str)>,
+    /// Keys that a map does not need, with the locations of the maps.
+    unneeded: BTreeSet<(Location, &'static str)>,
     /// The locations of maps with a merge key, which may add any keys.
     merged: BTreeSet<Location>,
     /// The locations of values that come from files.
@@ -195,9 +198,14 @@ impl Problems {
         self.files.get(usize::from(location.file)).cloned().unwrap_or_else(|| "".into())
     }
 
-    /// Returns the names of the included files.
-    pub(crate) fn included(&self) -> Vec<String> {
-        self.files.iter().skip(1).map(ToString::to_string).collect()
+    /// Returns the number of files: of the rule file and the files that are parts of it.
+    pub(crate) fn file_count(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Returns the names of the files with these numbers.
+    pub(crate) fn file_names(&self, numbers: Range<usize>) -> Vec<String> {
+        self.files.get(numbers).unwrap_or_default().iter().map(ToString::to_string).collect()
     }
 
     /// Adds a part of rules that a program built, such as "route `login`". Returns its location.
@@ -274,7 +282,13 @@ impl Problems {
         self.notes.merged.insert(map);
     }
 
-    /// Reports that the map at this location lacks a key, unless the key was reported as misspelt or may be merged.
+    /// Records that the map at this location needs no such key.
+    pub(crate) fn note_unneeded(&mut self, map: Location, key: &'static str) {
+        self.notes.unneeded.insert((map, key));
+    }
+
+    /// Reports that the map at this location lacks a key, unless the key was reported as misspelt, may be merged, or is not
+    /// needed.
     #[doc(hidden)]
     pub fn add_missing(
         &mut self,
@@ -283,7 +297,8 @@ impl Problems {
         message: String,
         help: impl Into<Cow<'static, str>>,
     ) -> Reported {
-        match self.notes.misspelt.contains(&(map, key)) || self.notes.merged.contains(&map) {
+        let is_known = [&self.notes.misspelt, &self.notes.unneeded].iter().any(|keys| keys.contains(&(map, key)));
+        match is_known || self.notes.merged.contains(&map) {
             true => Reported(()),
             false => self.add(map, message, help),
         }

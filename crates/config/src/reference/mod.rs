@@ -86,7 +86,7 @@ fn clause(sentence: &str) -> String {
 
 fn value(kind: &Kind) -> String {
     match kind {
-        Kind::Text | Kind::Address | Kind::Secret => "text".to_owned(),
+        Kind::Text | Kind::Address | Kind::Secret | Kind::Label => "text".to_owned(),
         Kind::Scalar => "text, a number or a boolean".to_owned(),
         Kind::Statuses => "a status code, or a range such as `200-399`".to_owned(),
         Kind::Name => "a name".to_owned(),
@@ -112,6 +112,7 @@ fn value(kind: &Kind) -> String {
         Kind::OneOrMany(kind) => format!("{}; or a list of these", value(kind)),
         Kind::Named(kind) => format!("a map from names to {}", value(kind)),
         Kind::Fields => "a map from header fields to values".to_owned(),
+        Kind::Entries(kind) => format!("a map from texts to values, each {}", value(kind)),
         Kind::Conditions(single, _) => {
             format!("a map from names to `present`, `absent`, {}; or a list of these", value(single))
         }

@@ -36,7 +36,7 @@ pub fn schema() -> Value {
         schema.remove("required");
         schema.insert("$schema".into(), "http://json-schema.org/draft-07/schema#".into());
         schema.insert("title".into(), "Tidegate rule file".into());
-        let alternatives = ["routes", "include", "upstreams"].map(|key| json!({ "required": [key] }));
+        let alternatives = ["routes", "include", "upstreams", "service"].map(|key| json!({ "required": [key] }));
         schema.insert("anyOf".into(), json!(alternatives));
         schema.insert("definitions".into(), Value::Object(definitions));
     }
@@ -95,7 +95,7 @@ fn range(kind: &Kind) -> Option<String> {
 
 fn value(kind: &Kind) -> Value {
     match kind {
-        Kind::Text | Kind::Secret => json!({ "type": "string", "pattern": "\\S" }),
+        Kind::Text | Kind::Secret | Kind::Label => json!({ "type": "string", "pattern": "\\S" }),
         Kind::Address => json!({ "type": ["string", "number"] }),
         Kind::Scalar => json!({ "type": ["string", "integer", "boolean"] }),
         Kind::Statuses => json!({ "type": ["string", "number"] }),
@@ -122,6 +122,7 @@ fn value(kind: &Kind) -> Value {
             json!({ "type": "object", "propertyNames": { "pattern": NAME }, "additionalProperties": value(kind) })
         }
         Kind::Fields => json!({ "type": "object", "additionalProperties": value(&Kind::Text) }),
+        Kind::Entries(kind) => json!({ "type": "object", "additionalProperties": value(kind) }),
         Kind::Conditions(single, list) => {
             json!({ "type": "object", "additionalProperties": { "anyOf": [value(single), value(list)] } })
         }

@@ -87,6 +87,7 @@ fn read_value(node: &Node, kind: &'static Kind, problems: &mut Problems) {
             }
         }
         Kind::OrNone(kind) => read_value(node, kind, problems),
+        Kind::Entries(kind) => node.entries().iter().for_each(|entry| read_value(&entry.value, kind, problems)),
         _ => drop(read_item::<String>(node, key, kind, problems)),
     }
 }

@@ -10,6 +10,7 @@ mod locations;
 mod misspelt;
 mod patterns;
 mod redisson;
+mod service;
 mod unknown;
 
 use http::{HeaderName, Method};

@@ -1,9 +1,10 @@
-//! The types of values that only the rule file and the gateway know: units, listeners, the access log, the dashboard, teams,
-//! tokens.
+//! The types of values that only the rule file and the gateway know: units, listeners, the rate limit service, the access log, the
+//! dashboard, teams, tokens.
 
 pub(crate) mod access_log;
 pub mod dashboard;
 pub(crate) mod listen;
+pub(crate) mod service;
 pub(crate) mod team;
 pub(crate) mod tokens;
 pub(crate) mod units;

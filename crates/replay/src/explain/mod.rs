@@ -3,6 +3,7 @@
 
 mod action;
 mod answer;
+mod descriptors;
 mod limits;
 mod original;
 mod request;
@@ -19,6 +20,7 @@ use http::{Method, Uri, Version};
 use self::action::describe_action;
 pub use self::action::forwarded_path;
 use self::answer::describe;
+pub use self::descriptors::{CallExplanation, DescriptorText, ExplainCallError, ExplainedCall};
 use self::original::ProxyRequest;
 pub use self::request::{field, method, target};
 use self::walk::{Ending, Outcome, identify, walk};

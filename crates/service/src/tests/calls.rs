@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate_limit::{Algorithm, Quota};
+
 use super::*;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -27,7 +29,7 @@ fn statuses_have_the_order_of_the_descriptors() {
     let mut buckets = Buckets::default();
     let call = call(["l=x", "other=x", "k=x"].map(descriptor));
     let first = buckets.decide(&domain, &call);
-    let limit = |requests_per_unit, name| Some(CurrentLimit { requests_per_unit, unit: Unit::Minute, name });
+    let limit = |requests_per_unit, name| Some(CurrentLimit { requests_per_unit, unit: Some(Unit::MINUTE), name });
     let expected = [
         Status { is_over: false, limit: limit(9, None), remaining: 8, until_reset: Some(MINUTE) },
         Status::default(),
@@ -142,16 +144,16 @@ fn limit_of_the_caller_replaces_the_rule() {
     let (domain, mut buckets) = (domain(&[limited("k", "", 9), shadow]), Buckets::default());
     let mut decide = |descriptor| decide(&mut buckets, &domain, &[descriptor])[0];
     // The same unit: one bucket with the rule.
-    assert_eq!(decide(overridden("k=x", 3, Unit::Minute)), (false, 2));
+    assert_eq!(decide(overridden("k=x", 3, Unit::MINUTE)), (false, 2));
     assert_eq!(decide(descriptor("k=x")), (false, 7));
     // Another unit, or no rule: a bucket for these entries.
-    assert_eq!(decide(overridden("k=x", 3, Unit::Hour)), (false, 2));
-    assert_eq!(decide(overridden("other=x", 1, Unit::Hour)), (false, 0));
-    assert_eq!(decide(overridden("other=x", 1, Unit::Hour)), (true, 0));
-    assert_eq!(decide(overridden("other=y", 1, Unit::Hour)), (false, 0));
+    assert_eq!(decide(overridden("k=x", 3, Unit::HOUR)), (false, 2));
+    assert_eq!(decide(overridden("other=x", 1, Unit::HOUR)), (false, 0));
+    assert_eq!(decide(overridden("other=x", 1, Unit::HOUR)), (true, 0));
+    assert_eq!(decide(overridden("other=y", 1, Unit::HOUR)), (false, 0));
     assert_eq!(decide(overridden("other=y", 0, Unit::Year)), (true, 0));
     // A shadow does not weaken it.
-    assert_eq!([0, 1].map(|_| decide(overridden("s=x", 1, Unit::Minute))), [(false, 0), (true, 0)]);
+    assert_eq!([0, 1].map(|_| decide(overridden("s=x", 1, Unit::MINUTE))), [(false, 0), (true, 0)]);
 }
 
 /// Two charges of one bucket would be granted together the last permit.
@@ -161,7 +163,7 @@ fn equal_descriptors_share_one_charge() {
     let twice = [descriptor("k=x"), descriptor("k=x")];
     assert_eq!(decide(&mut buckets, &domain, &twice), [(false, 1), (false, 1)]);
     assert_eq!(decide(&mut buckets, &domain, &twice), [(true, 0), (true, 0)]);
-    let smaller = [descriptor("k=x"), overridden("k=x", 1, Unit::Minute)];
+    let smaller = [descriptor("k=x"), overridden("k=x", 1, Unit::MINUTE)];
     assert_eq!(decide(&mut buckets, &domain, &smaller), [(true, 0), (true, 0)]);
     assert_eq!(decide(&mut buckets, &domain, &twice[1..]), [(false, 0)]);
 }
@@ -182,4 +184,16 @@ fn malformed_calls_are_errors() {
     assert_eq!(text(&long).validate(), Err(CallError::TooLong));
     let largest = [one, many(Call::MAX_DESCRIPTORS), deep(Call::MAX_ENTRIES), text(&long[1..])];
     assert_eq!(largest.map(|call| call.validate()), [Ok(()); 4]);
+}
+
+#[test]
+fn quota_of_any_interval_has_its_requests() {
+    let quota = |interval| Rate::Quota(Quota::new(2, interval, Algorithm::TokenBucket).expect("a quota"));
+    let rated = |key: &str, interval| with(limited(key, "", 1), |limit| limit.rate = quota(interval));
+    let (domain, mut buckets) = (domain(&[rated("k", 10_000), rated("l", 3_600_000)]), Buckets::default());
+    let decided = buckets.decide(&domain, &call(["k=x", "l=x"].map(descriptor)));
+    let limits = decided.statuses().map(|status| status.limit.map(|limit| (limit.requests_per_unit, limit.unit)));
+    assert_eq!(limits.collect::<Vec<_>>(), [Some((2, None)), Some((2, Some(Unit::HOUR)))]);
+    // The caller's limit has the same unit, so the same bucket.
+    assert_eq!(decide(&mut buckets, &domain, &[overridden("l=x", 2, Unit::HOUR)]), [(false, 0)]);
 }

@@ -22,7 +22,7 @@ pub(crate) fn rule(key: &str, value: &str, rules: Vec<Rule>) -> Rule {
 
 /// Returns a rule with this many requests in each minute.
 pub(crate) fn limited(key: &str, value: &str, requests_per_unit: u32) -> Rule {
-    let limit = RuleLimit::new(Rate::Limited { requests_per_unit, unit: Unit::Minute });
+    let limit = RuleLimit::new(Rate::Limited { requests_per_unit, unit: Unit::MINUTE });
     Rule { limit: Some(limit), ..rule(key, value, Vec::new()) }
 }
 

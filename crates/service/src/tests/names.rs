@@ -13,9 +13,34 @@ fn limits_have_the_names_of_their_rules() {
     let expected = [
         ("{tidegate:/edge}:path=/v1/*.user", Mode::PerClient),
         ("{tidegate:/edge}:plan=a%2Eb%3Dc", Mode::Overall),
-        ("{tidegate:/edge}:.second", Mode::PerClient),
+        ("{tidegate:/edge}:=second", Mode::PerClient),
     ];
     assert_eq!(limits.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn limit_can_have_its_own_name_and_mode() {
+    let own = |name: &str, mode, limit: Rule| {
+        with(limit, |limit| (limit.limit_name, limit.mode) = (Some(name.to_owned()), Some(mode)))
+    };
+    let outer = own("all", Mode::Overall, limited("path", "", 5));
+    let inner = own("each", Mode::PerClient, limited("user", "", 5));
+    let domain = domain(&[Rule { rules: vec![inner], ..outer }]);
+    let limits = domain.limits().iter().map(|limit| (limit.limiter.name.as_str(), limit.mode())).take(2);
+    let expected = [("{tidegate:/edge}:all", Mode::Overall), ("{tidegate:/edge}:each", Mode::PerClient)];
+    assert_eq!(limits.collect::<Vec<_>>(), expected);
+    let mut buckets = Buckets::default();
+    let mut remaining = |text| {
+        let decided = buckets.decide(&domain, &call([descriptor(text)]));
+        decided.statuses().next().expect("a status").remaining
+    };
+    assert_eq!(["path=/a", "path=/b", "path=/a,user=x", "path=/b,user=x"].map(&mut remaining), [4, 3, 4, 4]);
+}
+
+#[test]
+fn route_of_a_domain_is_its_escaped_name() {
+    let domain = Domain::new("envoy-gateway/eg{1}".to_owned(), &[], Window::TokenBucket, &BucketNames::default());
+    assert_eq!(domain.expect("a domain").route(), "/envoy-gateway/eg%7B1%7D");
 }
 
 #[test]

@@ -65,3 +65,29 @@ fn equal_rules_of_a_level_are_an_error() {
     let duplicate = DomainError::Duplicate("k=v.l".to_owned());
     assert_eq!(error(&[rule("k", "v", vec![limited("l", "", 1), limited("l", "", 2)])]), duplicate);
 }
+
+#[test]
+fn trace_names_the_rules_and_the_limit() {
+    let nested = rule("k", "a*", vec![limited("l", "", 1)]);
+    let domain = domain(&[nested, limited("k", "free", 2), rule("m", "", Vec::new())]);
+    let trace = |text: &str| {
+        let trace = domain.trace(&descriptor(text).entries);
+        let rules: Vec<_> = trace.rules.iter().map(|rule| (rule.name, rule.matched, rule.is_counted)).collect();
+        (rules, trace.limit.map(|limit| limit.name))
+    };
+    let outer = ("k=a*", Matched::Wildcard, true);
+    assert_eq!(trace("k=ab,l=x"), (vec![outer, ("k=a*.l", Matched::Key, true)], Some("k=a*.l")));
+    assert_eq!(trace("k=ab,n=x"), (vec![outer], None));
+    assert_eq!(trace("k=free"), (vec![("k=free", Matched::Exact, false)], Some("k=free")));
+    assert_eq!(trace("m=x"), (vec![("m", Matched::Key, true)], None));
+}
+
+#[test]
+fn search_of_a_domain_ignores_rates() {
+    let rated = |requests_per_unit| domain(&[limited("k", "", requests_per_unit)]);
+    assert!(rated(5).has_equal_search(&rated(6)));
+    assert!(!rated(5).has_equal_search(&rated(0)), "a rate of 0 has no bucket");
+    assert!(!rated(5).has_equal_search(&domain(&[limited("k", "", 5), rule("l", "", Vec::new())])));
+    let named = with(limited("k", "", 5), |limit| limit.name = Some("a".to_owned()));
+    assert!(!rated(5).has_equal_search(&domain(&[named])));
+}

@@ -12,7 +12,7 @@ use self::rule::Rule;
 use crate::call::Entry;
 
 /// The rules of one level.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Level {
     /// The rules with a value, by key and value, wildcards included.
     exact: HashMap<Box<str>, HashMap<Box<str>, usize>>,
@@ -27,7 +27,7 @@ pub(crate) struct Level {
 pub(crate) type Path<'t> = SmallVec<[&'t Node; 4]>;
 
 /// The wildcards of a rule.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 enum Wildcard {
     /// In the value. The key must be equal.
     Value { key: Box<str>, pattern: Pattern },
@@ -36,13 +36,37 @@ enum Wildcard {
 }
 
 /// One rule.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Node {
+    /// The name of a limit of this rule.
+    pub(crate) name: Box<str>,
     /// How the buckets of the limits below this rule depend on the entry.
     pub(crate) spread: Spread,
     /// The position of the limit in the domain.
     pub(crate) limit: Option<usize>,
     pub(crate) next: Level,
+}
+
+/// A rule that matches an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundRule<'t> {
+    /// The name of the rule, after the names of the rules above it.
+    pub name: &'t str,
+    /// Why the rule matches.
+    pub matched: Matched,
+    /// Whether the limits below this rule count each value of the entry separately.
+    pub is_counted: bool,
+}
+
+/// Why a rule matches an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Matched {
+    /// It has the key and the value.
+    Exact,
+    /// It is the first rule whose wildcards match.
+    Wildcard,
+    /// It has the key, and no value. No other rule matches.
+    Key,
 }
 
 /// How the buckets of a limit depend on an entry.
@@ -94,11 +118,13 @@ impl Level {
         Ok(())
     }
 
-    /// Returns the rules that match the entries, one for each. Returns `None` if an entry has no rule.
-    pub(crate) fn find(&self, entries: &[Entry<'_>]) -> Option<Path<'_>> {
+    /// Returns the rules that match the entries, one for each. Returns `None` if an entry has no rule. Calls `found` with each
+    /// rule.
+    pub(crate) fn find<'t>(&'t self, entries: &[Entry<'_>], mut found: impl FnMut(FoundRule<'t>)) -> Option<Path<'t>> {
         let (mut level, mut path) = (self, Path::new());
         for entry in entries {
-            let node = level.find_one(entry)?;
+            let (node, matched) = level.find_one(entry)?;
+            found(FoundRule { name: &node.name, matched, is_counted: node.spread != Spread::Shared });
             path.push(node);
             level = &node.next;
         }
@@ -107,10 +133,12 @@ impl Level {
 
     /// Returns the rule with exactly this key and value, or else the first with matching wildcards, or else the rule
     /// with this key and no value.
-    fn find_one(&self, entry: &Entry<'_>) -> Option<&Node> {
+    fn find_one(&self, entry: &Entry<'_>) -> Option<(&Node, Matched)> {
         let exact = self.exact.get(entry.key).and_then(|values| values.get(entry.value));
-        let number = exact.copied().or_else(|| self.find_wildcard(entry)).or_else(|| self.keys.get(entry.key).copied());
-        self.nodes.get(number?)
+        let exact = exact.map(|number| (*number, Matched::Exact));
+        let found = exact.or_else(|| Some((self.find_wildcard(entry)?, Matched::Wildcard)));
+        let (number, matched) = found.or_else(|| Some((*self.keys.get(entry.key)?, Matched::Key)))?;
+        Some((self.nodes.get(number)?, matched))
     }
 
     fn find_wildcard(&self, entry: &Entry<'_>) -> Option<usize> {

@@ -1,7 +1,7 @@
 //! Texts in which each `*` stands for any characters, also for none.
 
 /// A text with wildcards, split at them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     prefix: Box<str>,
     middle: Box<[Box<str>]>,

@@ -1,5 +1,6 @@
 //! The rules of a domain, as a configuration states them.
 
+use tidegate_limit::{Mode, Quota};
 use tidegate_rules::limits::rule::{LimitLocation, OnStoreFailure};
 
 use crate::unit::Unit;
@@ -25,8 +26,14 @@ pub struct Rule {
 pub struct RuleLimit {
     /// The rate.
     pub rate: Rate,
-    /// The name for `replaces`.
+    /// The name for responses and `replaces`.
     pub name: Option<String>,
+    /// The name of the limit in metrics, logs and keys, unique in its domain. `None` for a name from the keys and values of
+    /// its rules.
+    pub limit_name: Option<String>,
+    /// Whether clients share one bucket. `None` if each value has a bucket that a rule without a value, or with a wildcard,
+    /// matches.
+    pub mode: Option<Mode>,
     /// The names of limits that do not apply to a call to which this limit applies.
     pub replaces: Vec<String>,
     /// Whether the limit is only counted. It never rejects.
@@ -49,6 +56,28 @@ pub enum Rate {
         /// The unit of time.
         unit: Unit,
     },
+    /// A quota with its own algorithm and any interval.
+    Quota(Quota),
+}
+
+impl Rate {
+    /// Returns the requests in each unit or interval. Returns `None` if all requests pass.
+    pub fn requests(&self) -> Option<u32> {
+        match self {
+            Self::Unlimited => None,
+            Self::Limited { requests_per_unit, .. } => Some(*requests_per_unit),
+            Self::Quota(quota) => Some(quota.rate()),
+        }
+    }
+
+    /// Returns the unit of time. Returns `None` if all requests pass, or if the interval of a quota is no unit.
+    pub fn unit(&self) -> Option<Unit> {
+        match self {
+            Self::Unlimited => None,
+            Self::Limited { unit, .. } => Some(*unit),
+            Self::Quota(quota) => Unit::of_quota(quota),
+        }
+    }
 }
 
 impl RuleLimit {
@@ -57,6 +86,8 @@ impl RuleLimit {
         Self {
             rate,
             name: None,
+            limit_name: None,
+            mode: None,
             replaces: Vec::new(),
             shadow: false,
             on_store_failure: OnStoreFailure::default(),

@@ -18,7 +18,8 @@ const ADDRESS_HELP: &str = "an address is `127.0.0.1:8080`, `[::1]:8080`, `0.0.0
 
 pub(crate) fn listen(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<Vec<Listen>> {
     let raw = file.listen.optional(problems)?.map(Vec::as_slice).unwrap_or_default();
-    if source.purpose == Purpose::Gateway && !file.listen.is_present() {
+    let is_service = file.service.is_present() && !file.routes.is_present();
+    if source.purpose == Purpose::Gateway && !file.listen.is_present() && !is_service {
         let (message, help) = ("a gateway needs `listen`".to_owned(), "for example `listen: 0.0.0.0:8080`");
         return Err(problems.add_missing(file.listen.location, "listen", message, help));
     }
@@ -47,11 +48,8 @@ fn listener(entry: &file::Listen, files: ReferencedFiles<'_>, problems: &mut Pro
     let address = entry.address.required(problems).and_then(|text| address(text, entry.address.location, problems));
     let mode = mode(entry, &address, problems);
     let default = Listen::new(address?);
-    let tls = listen_tls::tls(entry, files, problems);
-    if entry.tls.get().is_some() && default.address.path().is_some() {
-        let help = "leave it out: other machines cannot connect to a Unix socket";
-        return Err(entry.tls.report("`tls` applies only to TCP listeners", help, problems));
-    }
+    let tls = listen_tls::tls(&entry.tls, files, problems);
+    reject_tls_of_socket(&entry.tls, &default.address, problems)?;
     let (proxy_protocol, trust_unknown) = match entry.proxy_protocol.get() {
         None => (default.proxy_protocol, default.trust_unknown),
         Some(ValueOrMap::Value(is_on)) => (*is_on, default.trust_unknown),
@@ -79,6 +77,19 @@ fn listener(entry: &file::Listen, files: ReferencedFiles<'_>, problems: &mut Pro
         max_target: entry.max_target.size(default.max_target, problems)?,
         ..default
     })
+}
+
+/// Reports `tls` of a Unix socket.
+pub(crate) fn reject_tls_of_socket(
+    tls: &Located<file::ListenTls>,
+    address: &ListenAddress,
+    problems: &mut Problems,
+) -> Checked<()> {
+    if tls.get().is_none() || address.tcp().is_some() {
+        return Ok(());
+    }
+    let help = "leave it out: other machines cannot connect to a Unix socket";
+    Err(tls.report("`tls` applies only to TCP listeners", help, problems))
 }
 
 /// Converts the file mode of a Unix socket.
@@ -113,15 +124,18 @@ pub(crate) fn proxies(file: &File, listen: &Checked<Vec<Listen>>, trusted: &[IpN
     }
 }
 
-/// Reports listeners that use the same port or path. Otherwise only the start of the gateway would fail.
-pub(crate) fn overlaps(
-    listen: &Checked<Vec<Listen>>,
-    admin: &Checked<Option<ListenAddress>>,
+/// Reports listeners that use the same port or path. Otherwise only the start of the gateway would fail. `service` are the
+/// addresses of the service.
+pub(crate) fn overlaps<'a>(
+    listen: &'a Checked<Vec<Listen>>,
+    service: impl Iterator<Item = (&'a ListenAddress, Location)>,
+    admin: &'a Checked<Option<ListenAddress>>,
     file: &File,
     problems: &mut Problems,
 ) {
     let entries = listen.iter().flatten().zip(file.listen.items());
-    let entries = entries.map(|(entry, raw)| (&entry.address, raw.location, false));
+    let entries = entries.map(|(entry, raw)| (&entry.address, raw.location)).chain(service);
+    let entries = entries.map(|(address, location)| (address, location, false));
     let is_default = !file.admin.is_present();
     let admin = admin.iter().flatten().map(|address| (address, file.admin.location, is_default));
     let mut taken: Vec<(&ListenAddress, Location)> = Vec::new();

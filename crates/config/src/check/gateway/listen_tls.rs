@@ -3,6 +3,7 @@
 use crate::check::tls::report_file;
 use crate::check::{Checked, all};
 use crate::file;
+use crate::file::located::Located;
 use crate::problem::Problems;
 use crate::sources::file_checks::CheckedCertificate;
 use crate::sources::referenced_files::ReferencedFiles;
@@ -10,12 +11,13 @@ use tidegate_rules::settings::tls::{
     CertificateFiles, ClientAuth, DEFAULT_MAX_HANDSHAKE_RATE, FILE_CHECK_INTERVAL, ListenTls,
 };
 
+/// Converts `tls` of a listener.
 pub(crate) fn tls(
-    entry: &file::Listen,
+    entry: &Located<file::ListenTls>,
     files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<Option<ListenTls>> {
-    let Some(raw) = entry.tls.optional(problems)? else { return Ok(None) };
+    let Some(raw) = entry.optional(problems)? else { return Ok(None) };
     let certificates = certificates(raw, files, problems);
     let client_auth = client_auth(raw, files, problems);
     Ok(Some(ListenTls {

@@ -32,6 +32,17 @@ pub(crate) fn quota(
         return redisson::quota(raw, sharing, location, problems);
     }
     let name = raw.algorithm.or_default(problems)?;
+    quota_of(raw, name, keys, location, problems)
+}
+
+/// Converts the quota of a limit with this algorithm.
+pub(crate) fn quota_of(
+    raw: &file::Limit,
+    name: AlgorithmName,
+    keys: RateKeys<'_>,
+    location: Location,
+    problems: &mut Problems,
+) -> Checked<Quota> {
     reject_other_keys(raw, name, problems);
     let (burst, warm_up) = (keys.burst.optional(problems), raw.warm_up.optional(problems));
     let windows = match name {

@@ -97,7 +97,10 @@ pub(crate) fn routes(
     when: &mut Vec<When>,
     problems: &mut Problems,
 ) -> Checked<Routes> {
-    let first = context.file.routes.required(problems)?;
+    let first = match context.file.routes.optional(problems)? {
+        None if context.file.service.is_present() && !context.file.listen.is_present() => &[],
+        routes => routes.ok_or_else(|| problems.reported(context.file.routes.location))?.as_slice(),
+    };
     let shared = SharedLimits::new(context, when, problems);
     let (routes, named, quotas) = (Vec::with_capacity(first.len() + others.len()), Vec::new(), Vec::new());
     let mut reader =

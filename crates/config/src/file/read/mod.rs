@@ -29,6 +29,7 @@ use tidegate_rules::route::{Case, Coding};
 use tidegate_rules::rules::{EncodedSlash, Slashes, Underscores};
 use tidegate_rules::settings::tls::TlsVersion;
 use tidegate_rules::settings::upstream::{BalanceMethod, EjectMode, Protocol, RetryMode};
+use tidegate_service::Window;
 
 /// A type of values in the rule file.
 pub(crate) trait FromYaml: Sized {
@@ -119,6 +120,7 @@ impl FromYaml for String {
             Kind::Secret => value.secret(problems),
             Kind::Name => value.name(problems),
             Kind::Prefix => value.prefix(problems),
+            Kind::Label => value.label(problems),
             _ => Err(value.mismatch(problems)),
         };
         text.map(str::to_owned)
@@ -162,7 +164,7 @@ macro_rules! read_words {
 
 read_words! {
     AccessLogFormat, AlgorithmName, BalanceMethod, Case, Coding, DashboardMode, Duplicates, EjectMode, EncodedSlash, IdentityKind, Mode,
-    OnMissingClient, OnServiceFailure, OnStoreFailure, Protocol, RateLimitFields, RetryMode, Scheme, Slashes, TlsVersion, Underscores, UpstreamUse,
+    OnMissingClient, OnServiceFailure, OnStoreFailure, Protocol, RateLimitFields, RetryMode, Scheme, Slashes, TlsVersion, Underscores, UpstreamUse, Window,
 }
 
 impl<T: FromYaml> FromYaml for Vec<Located<T>> {
@@ -193,6 +195,7 @@ impl<T: FromYaml> FromYaml for Vec<(String, Located<T>)> {
     fn from_yaml(value: KeyValue<'_>, kind: &'static Kind, problems: &mut Problems) -> Checked<Self> {
         let (names, single, list) = match kind {
             Kind::Fields => ("names of header fields", &Kind::Text, &Kind::Text),
+            Kind::Entries(kind) => ("names", *kind, *kind),
             Kind::Conditions(single, list) => ("names", *single, *list),
             _ => return Err(value.mismatch(problems)),
         };

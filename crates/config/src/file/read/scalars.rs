@@ -16,6 +16,9 @@ const UNITS_HELP: &str = "a duration is `250ms`, `10s`, `1m`, `2h`, `1d`, or sev
 
 const SIZES_HELP: &str = "a size is `512B`, `16KiB`, `10MiB` or `1GiB`";
 
+/// The longest name of other programs, in bytes.
+pub(crate) const MAX_LABEL: usize = 1_024;
+
 /// Returns `true` if this is a valid name of a route, a limit or an upstream. It is used in keys and labels without
 /// escaping.
 pub(crate) fn is_name(text: &str) -> bool {
@@ -86,6 +89,12 @@ impl<'n> KeyValue<'n> {
     pub(super) fn prefix(self, problems: &mut Problems) -> Checked<&'n str> {
         let is_prefix = |text: &str| is_name(&text.replace(':', "_"));
         self.name_if(is_prefix, "a prefix is 1 to 64 letters, digits, `.`, `_`, `-` or `:`", problems)
+    }
+
+    /// Returns a name of other programs.
+    pub(super) fn label(self, problems: &mut Problems) -> Checked<&'n str> {
+        let is_label = |text: &str| text.len() <= MAX_LABEL && !text.contains(char::is_control);
+        self.name_if(is_label, "a name has at most 1024 bytes, and no control characters", problems)
     }
 
     fn name_if(self, is_valid: impl Fn(&str) -> bool, help: &'static str, problems: &mut Problems) -> Checked<&'n str> {

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use super::paths::expand;
 use crate::check::all;
 use crate::check::matching::matcher::host;
 use crate::check::names::duplicates;
@@ -10,6 +9,8 @@ use crate::file;
 use crate::file::include::INCLUDE_KIND;
 use crate::file::located::Located;
 use crate::file::read::{is_name, read_item};
+use crate::load::part_files::PartKey;
+use crate::load::paths::expand;
 use crate::problem::{Checked, Location, Problems, quote};
 use crate::sources::rule_texts::RuleTexts;
 use crate::values::team::{Team, TeamVersion};
@@ -76,7 +77,7 @@ impl Entries {
         for entry in &self.0 {
             let Some(pattern) = entry.keys.path.get() else { continue };
             let location = if entry.is_team { entry.keys.path.location } else { entry.location };
-            let Ok(paths) = expand(pattern, location, texts, placeholders, problems) else {
+            let Ok(paths) = expand((PartKey::Include, pattern), location, texts, placeholders, problems) else {
                 placeholders.sources().mark_incomplete();
                 continue;
             };

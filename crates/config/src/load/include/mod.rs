@@ -4,41 +4,23 @@
 
 mod entries;
 mod merge;
-mod paths;
 
-use std::fs;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use self::entries::{Entries, IncludedFile};
 use self::merge::{check_default_limits, merge, take_defaults};
+use super::part_files::{MAX_FILES, PartFiles, PartKey};
+use crate::Source;
 use crate::file::defaults::inherit_defaults;
 use crate::file::include::{RouteSource, RouteSources};
-use crate::problem::{Checked, Location, Problems, Reported, quote};
-use crate::sources::rule_texts::IncludedText;
-use crate::sources::text::{MAX_READ, decode};
+use crate::problem::{Location, Problems, Reported};
 use crate::yaml::node::{Node, Value};
 use crate::yaml::placeholders::Placeholders;
 use crate::yaml::{self, Usage};
-use crate::{Source, Team};
-use tidegate_rules::settings::files::FileReadError;
 
-/// The most bytes of all included files together.
-const MAX_TOTAL: usize = 16 << 20;
-
-/// The most included files.
-const MAX_FILES: usize = 1000;
-
-/// Reads included files.
-struct Includer<'i, 'p> {
-    source: Source<'p>,
-    usage: &'i mut Usage,
-    placeholders: &'i mut Placeholders<'p>,
-    problems: &'i mut Problems,
-    /// The bytes that included files may still have.
-    remaining: usize,
-}
+/// Adds included files to the rule file.
+struct Includer<'i, 'p>(PartFiles<'i, 'p>);
 
 /// Reads the included files, and adds their upstreams and routes to the tree of the rule file. Returns the defaults
 /// and the team of each file.
@@ -60,7 +42,7 @@ pub(super) fn include<'p>(
         problems.add(file.location, message, "combine files");
         return sources;
     }
-    let mut includer = Includer { source, usage, placeholders, problems, remaining: MAX_TOTAL };
+    let mut includer = Includer(PartFiles::new(PartKey::Include, source, usage, placeholders, problems));
     for file in files {
         includer.add(file, root, defaults.as_ref(), &mut sources);
     }
@@ -81,79 +63,25 @@ impl Includer<'_, '_> {
         let IncludedFile { path, location, team, defaults: own } = file;
         let team = team.map(Arc::new);
         sources.teams.extend(team.clone());
-        let number = self.problems.add_file(&path);
+        let number = self.0.problems.add_file(&path);
         // The fault of a team's file must not look like a fault of the rule file.
         let location = if team.is_some() { Location::start_of(number) } else { location };
-        let text = match self.read(&path, number, location).and_then(|text| self.bound(text, location)) {
+        let text = match self.0.read(&path, number, location) {
             Ok(Some(text)) => text,
             Ok(None) => return,
             Err(Reported { .. }) => {
                 if team.is_none() {
-                    self.placeholders.sources().mark_incomplete();
+                    self.0.placeholders.sources().mark_incomplete();
                 }
-                return self.keep(&path, team.as_deref(), None);
+                return self.0.keep(&path, team.as_deref(), None);
             }
         };
-        let read = yaml::read(&text, number, self.usage, self.placeholders, self.problems);
-        self.keep(&path, team.as_deref(), Some(text));
+        let read = yaml::read(&text, number, self.0.usage, self.0.placeholders, self.0.problems);
+        self.0.keep(&path, team.as_deref(), Some(text));
         let Ok(mut included) = read else { return };
-        let defaults = layered(defaults, own, take_defaults(&mut included, self.problems));
+        let defaults = layered(defaults, own, take_defaults(&mut included, self.0.problems));
         sources.set(number, RouteSource { defaults, team: team.clone() });
-        merge(root, included, team.as_deref(), self.problems);
-    }
-
-    /// Reports a file with which all included files are too large.
-    fn bound(&mut self, text: Option<String>, location: Location) -> Checked<Option<String>> {
-        let length = text.as_ref().map_or(0, String::len);
-        let rest = self.remaining.checked_sub(length).ok_or_else(|| {
-            let message = format!("the included files are together larger than {MAX_TOTAL} bytes (16 MiB)");
-            self.problems.add(location, message, "combine routes with `{segment}`, `/**` and `*.host`")
-        });
-        self.remaining = rest?;
-        Ok(text)
-    }
-
-    /// Returns the text of a file. Returns `None` if its routes are left out.
-    fn read(&mut self, path: &Path, number: u16, location: Location) -> Checked<Option<String>> {
-        if let Some(texts) = self.source.texts {
-            return match texts.find(self.source.files.relative(path)) {
-                Some(file) => Ok(file.text.as_deref().map(str::to_owned)),
-                None => {
-                    let message = format!("{} is not among the saved files", quote(&path.display().to_string()));
-                    Err(self.problems.add(location, message, "correct the rule file"))
-                }
-            };
-        }
-        if self.is_main(path) {
-            let help = "move the included files to their own folder, as in `include: conf.d/*.yaml`";
-            let message = "the rule file includes itself";
-            self.placeholders.sources().record(path);
-            self.placeholders.sources().record_error(&message);
-            return Err(self.problems.add(location, message, help));
-        }
-        let name = self.source.files.relative(path);
-        let bytes = self.placeholders.sources().read_included(path, name, MAX_READ).map_err(|error| {
-            let help = match error {
-                FileReadError::NotAFile => "name a regular file of at most 1 MiB",
-                _ => "a relative path starts at the folder of the rule file",
-            };
-            self.problems.add(location, format!("{} {error}", quote(&path.display().to_string())), help)
-        })?;
-        decode(bytes, number, self.problems).map(Some)
-    }
-
-    fn is_main(&self, path: &Path) -> bool {
-        let main = fs::canonicalize(self.source.name).ok();
-        main.is_some() && fs::canonicalize(path).ok() == main
-    }
-
-    /// Keeps the text of a file.
-    fn keep(&mut self, path: &Path, team: Option<&Team>, text: Option<String>) {
-        if self.source.keeps_texts {
-            let path = self.source.files.relative(path).to_owned();
-            let (team, text) = (team.map(|team| Arc::clone(&team.name)), text.map(Into::into));
-            self.placeholders.sources().keep_included(IncludedText { path, team, text });
-        }
+        merge(root, included, team.as_deref(), self.0.problems);
     }
 }
 

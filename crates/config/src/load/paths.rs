@@ -1,10 +1,11 @@
-//! The paths of included files.
+//! The paths of files that are parts of the rules.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use super::part_files::PartKey;
 use crate::problem::{Checked, Location, Problems, quote};
 use crate::sources::rule_texts::RuleTexts;
 use crate::yaml::placeholders::Placeholders;
@@ -12,9 +13,9 @@ use crate::yaml::placeholders::Placeholders;
 /// The start of an entry whose folder or file may be missing.
 const OPTIONAL: char = '?';
 
-/// Returns the files that an entry of `include` names. `texts` has all files if they are not read from the file system.
+/// Returns the files that an entry of this key names. `texts` has all files if they are not read from the file system.
 pub(super) fn expand(
-    entry: &str,
+    (key, entry): (PartKey, &str),
     location: Location,
     texts: Option<&RuleTexts>,
     placeholders: &mut Placeholders<'_>,
@@ -28,13 +29,15 @@ pub(super) fn expand(
     }
     let (folder, name) = (path.parent().unwrap_or(Path::new("")), path.file_name().unwrap_or_default());
     if pattern.rsplit_once('/').is_some_and(|(folder, _)| folder.contains('*')) {
-        return Err(problems.add(location, "a folder of `include` contains `*`", "write `*` only in the file name"));
+        let message = format!("a folder of `{}` contains `*`", key.name());
+        return Err(problems.add(location, message, "write `*` only in the file name"));
     }
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     if let Some(texts) = texts {
         let paths = texts.included.iter().map(|file| placeholders.files().part_path(&file.path));
         let is_match = |path: &PathBuf| {
-            path.parent() == Some(folder) && path.file_name().is_some_and(|found| matches(name, found))
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            parent == folder && path.file_name().is_some_and(|found| matches(name, found))
         };
         return Ok(paths.filter(is_match).collect());
     }

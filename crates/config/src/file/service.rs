@@ -1,0 +1,123 @@
+//! The keys of the rate limit service.
+
+use super::keys::Kind::{
+    Address, Entries, Integer, Interval as IntervalKind, Label, Many, Map, Name, OneOrMany, OrMap, Scalar, Short, Text,
+    Word,
+};
+use super::keys::{Key, Presence, Shape};
+use super::limits::{LIMIT, Limit, MAX_PERMITS};
+use super::listen_tls::{LISTEN_TLS, ListenTls};
+use super::located::{Located, ValueOrMap};
+use super::read::{FromMap, MapReader};
+use super::shape::shape;
+use crate::problem::Problems;
+use tidegate_limit::{AlgorithmName, MAX_INTERVAL, Mode};
+use tidegate_service::Window;
+
+shape! {
+    /// A rate limit service for proxies: Envoy asks it whether a request is over a limit ([service.md](service.md)). A rule
+    /// file with this key needs no `listen` and no `routes`. A layer ignores it.
+    SERVICE: Service = "`service`" {
+        /// The address for gRPC calls. Off by default.
+        grpc: ServiceListener = Short("address", &SERVICE_LISTENER), Optional;
+        /// The address for calls over HTTP. Off by default. `service` needs `grpc` or `http`.
+        http: String = Address, Optional;
+        /// Files of envoyproxy/ratelimit, one domain in each. A path, or a list of paths. `*` and `?` have the same meaning as in
+        /// `include`, and the bounds of included files apply. Placeholders have no meaning in these files. The gateway notices
+        /// changed, new and removed files.
+        descriptors: Vec<Located<String>> = OneOrMany(&Text), Optional;
+        /// The algorithm of limits without their own: a word, or a map.
+        algorithm: ValueOrMap<Window, DomainAlgorithms> = OrMap(&Word(Window::WORDS), &DOMAIN_ALGORITHMS), Default("token_bucket");
+        /// Domains whose limits are in the rule file.
+        domains: Vec<Located<Domain>> = Many(&Map(&DOMAIN)), Optional;
+    }
+}
+
+shape! {
+    /// An address for gRPC calls.
+    SERVICE_LISTENER: ServiceListener = "`grpc`" {
+        /// An address with a port, or a Unix socket: as in `listen`.
+        address: String = Address, Required("address: 0.0.0.0:8081");
+        /// Serves TLS instead of plaintext.
+        tls: ListenTls = Map(&LISTEN_TLS), Optional;
+    }
+}
+
+shape! {
+    /// The algorithms of domains.
+    DOMAIN_ALGORITHMS: DomainAlgorithms = "`algorithm` of `service`" {
+        /// The algorithm of all other domains.
+        default: Window = Word(Window::WORDS), Default("token_bucket");
+        /// The algorithms of single domains, by name.
+        domains: Vec<(String, Located<Window>)> = Entries(&Word(Window::WORDS)), Optional;
+    }
+}
+
+shape! {
+    /// A domain: the limits of one proxy, or of several proxies that share them.
+    DOMAIN: Domain = "a domain" {
+        /// The name that proxies send as `domain`.
+        name: String = Label, Required("name: edge");
+        /// The limits. At most one applies to a descriptor: it has the keys of `match` in this order, and no others. A value without `*`
+        /// precedes a value with `*`; of these, the first one in the file applies; `"*"` alone comes last.
+        limits: Vec<Located<DomainLimit>> = Many(&Map(&DOMAIN_LIMIT)), Required("limits: [{ name: per-user, match: { user: \"*\" }, mode: PER_CLIENT, rate: 100, interval: 1m }]");
+    }
+}
+
+/// A limit of a domain. Its quota has the same keys as that of a route's limit.
+pub(crate) struct DomainLimit {
+    pub entries: Located<Vec<(String, Located<String>)>>,
+    pub keys: Limit,
+}
+
+impl FromMap for DomainLimit {
+    fn from_map(map: &MapReader<'_>, problems: &mut Problems) -> Self {
+        Self { entries: map.read("match", problems), keys: Limit::from_map(map, problems) }
+    }
+}
+
+/// The keys of a limit of a domain.
+pub(crate) static DOMAIN_LIMIT: Shape = Shape {
+    title: "a limit of a domain",
+    description: "A limit of a domain. Calls do not wait, so `leaky_bucket` is not supported.",
+    keys: &[
+        Key {
+            name: "name",
+            kind: Name,
+            presence: Presence::Required("name: per-user"),
+            description: "The name of the limit in metrics, logs, keys and responses.",
+        },
+        Key {
+            name: "match",
+            kind: Entries(&Scalar),
+            presence: Presence::Required("match: { user: \"*\" }"),
+            description: "The keys and values of a descriptor, in order. In a value, each `*` stands for any characters.",
+        },
+        Key {
+            name: "mode",
+            kind: Word(Mode::WORDS),
+            presence: Presence::Required("mode: PER_CLIENT"),
+            description: "Whether all descriptors that match share one bucket. The client of `PER_CLIENT` is the values that `*` \
+                          matches.",
+        },
+        Key {
+            name: "rate",
+            kind: Integer(1, MAX_PERMITS),
+            presence: Presence::Required("rate: 100"),
+            description: "Permits per interval.",
+        },
+        Key {
+            name: "interval",
+            kind: IntervalKind(1, MAX_INTERVAL),
+            presence: Presence::Required("interval: 1m"),
+            description: "The interval of the rate. Calendar units are only for `fixed_window`.",
+        },
+        Key {
+            name: "algorithm",
+            kind: Word(AlgorithmName::WORDS),
+            presence: Presence::Optional,
+            description: "When a permit becomes available again. By default, the `algorithm` of `service`.",
+        },
+    ],
+    shared_keys: Some((&LIMIT, &["burst", "warm_up", "segments", "timezone", "on_store_failure", "shadow"])),
+};
