@@ -26,8 +26,7 @@ pub(super) struct ExplainArgs {
     /// Target of the request: a URL, or a path with `-H 'host: NAME'`
     #[arg(value_parser = explain::target, required_unless_present = "descriptor")]
     url: Option<Uri>,
-    /// Instead of a request: the domain and the descriptors of a call to the rate limit service. Shows the limit of each
-    /// descriptor. A descriptor is KEY=VALUE, or several of these with commas; `\` is written before a comma of a value
+    /// Explain a call to the rate limit service instead: its domain and its descriptors, each KEY=VALUE,KEY=VALUE
     #[arg(long, num_args = 2.., value_names = ["DOMAIN", "KEY=VALUE"], conflicts_with_all = ["method", "url", "live"])]
     descriptor: Vec<String>,
     /// Header field of the request; can be repeated

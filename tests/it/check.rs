@@ -233,11 +233,11 @@ fn rule_file_with_only_a_service_is_valid() {
     assert_eq!(check_file(&file), (0, format!("{}: no errors\n", file.display())));
     write("ratelimit/edge.yaml", &limit("week"));
     let (code, output) = check_file(&file);
-    let warning = "/ratelimit/edge.yaml:2:47: warning: envoyproxy/ratelimit has other windows of a week";
+    let warning = "/ratelimit/edge.yaml:2:48: warning: envoyproxy/ratelimit has other windows of a week";
     assert!(code == 0 && output.contains(warning), "{output}");
     write("ratelimit/other.yaml", &limit("fortnight"));
     let (code, output) = check_file(&file);
-    assert!(code == 1 && output.contains("/ratelimit/other.yaml:2:47: `fortnight` is not a unit"), "{output}");
+    assert!(code == 1 && output.contains("/ratelimit/other.yaml:2:48: `fortnight` is not a unit"), "{output}");
     fs::remove_dir_all(folder).expect("removed");
 }
 

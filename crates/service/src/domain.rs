@@ -79,7 +79,7 @@ impl Domain {
         &self.route
     }
 
-    /// Returns the limits with buckets, also those of limits that callers set.
+    /// Returns the limits with buckets, including the limits that callers set.
     pub fn limits(&self) -> &[Limit] {
         &self.limits
     }

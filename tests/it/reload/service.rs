@@ -55,7 +55,7 @@ async fn bad_file_of_descriptors_keeps_the_last_domains() {
     until(json!([["a", 3]])).await;
 }
 
-/// A start with an invalid file uses the saved texts, also those of the files of descriptors.
+/// A start with an invalid file uses the saved texts, which include the files of descriptors.
 #[tokio::test]
 async fn saved_domains_are_used_after_a_restart() {
     let set_up = |folder: &Path| {

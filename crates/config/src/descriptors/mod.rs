@@ -42,7 +42,7 @@ pub(crate) struct DomainFile {
     pub(crate) location: Location,
     /// The rules of the first level.
     pub(crate) rules: Vec<Rule>,
-    /// The units of limits whose calendar windows differ from those of envoyproxy/ratelimit.
+    /// The units of limits whose calendar windows differ from the windows of envoyproxy/ratelimit.
     pub(crate) long_units: LongUnits,
 }
 

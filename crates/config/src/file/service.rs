@@ -64,7 +64,7 @@ shape! {
     }
 }
 
-/// A limit of a domain. Its quota has the same keys as that of a route's limit.
+/// A limit of a domain. A limit of a route has the same keys for its quota.
 pub(crate) struct DomainLimit {
     pub entries: Located<Vec<(String, Located<String>)>>,
     pub keys: Limit,

@@ -98,10 +98,12 @@ impl fmt::Display for CallExplanation<'_> {
         writeln!(f, "domain {}", quote(self.domain.name()))?;
         for (text, trace) in &self.traces {
             writeln!(f, "\n{text}")?;
+            let bucket = trace.limit.as_ref().and_then(|found| found.limit);
+            let has_clients = bucket.is_some_and(|limit| limit.mode() == Mode::PerClient);
             let mut rules = trace.rules.iter();
             for (key, value) in &text.0 {
                 match rules.next() {
-                    Some(rule) => writeln!(f, "  {}", describe_rule(*rule))?,
+                    Some(rule) => writeln!(f, "  {}", describe_rule(*rule, has_clients))?,
                     None => {
                         writeln!(f, "  no rule matches {}", quote(&format!("{key}={value}")))?;
                         break;
@@ -117,13 +119,14 @@ impl fmt::Display for CallExplanation<'_> {
     }
 }
 
-fn describe_rule(FoundRule { name, matched, is_counted }: FoundRule<'_>) -> String {
+/// Describes why a rule matches. `has_clients` is `true` if the limit has a bucket for each client.
+fn describe_rule(FoundRule { name, matched, is_counted }: FoundRule<'_>, has_clients: bool) -> String {
     let reason = match matched {
         Matched::Exact => "it has this key and value",
         Matched::Wildcard => "it is the first one whose `*` matches",
         Matched::Key => "it has this key, and matches every value",
     };
-    let counted = if is_counted { "; each value is counted separately" } else { "" };
+    let counted = if is_counted && has_clients { "; each value is counted separately" } else { "" };
     format!("the rule {} matches: {reason}{counted}", quote(name))
 }
 

@@ -40,7 +40,7 @@ impl<'f> Algorithms<'f> {
     }
 
     /// Reports names that are not the name of a domain.
-    pub(super) fn check_names<'n>(&self, known: impl Iterator<Item = &'n str> + Clone, problems: &mut Problems) {
+    pub(super) fn check_names<'n>(&self, known: &(impl Iterator<Item = &'n str> + Clone), problems: &mut Problems) {
         for (name, _, location) in &self.domains {
             if known.clone().all(|known| known != *name) {
                 let define = || "add it to `domains` or `descriptors`".to_owned();

@@ -15,8 +15,8 @@ use tidegate_service::{Domain, Domains, Rule, Window};
 /// Converts all domains.
 pub(super) fn domains(
     raw: &file::Service,
-    descriptors: DescriptorFiles,
-    algorithms: Checked<Algorithms<'_>>,
+    descriptors: &DescriptorFiles,
+    algorithms: &Checked<Algorithms<'_>>,
     names: &BucketNames,
     problems: &mut Problems,
 ) -> Checked<Domains> {
@@ -26,8 +26,8 @@ pub(super) fn domains(
     let file_names = || descriptors.domains.iter().map(|file| (file.name.as_str(), file.location));
     duplicates(file_names().chain(own_names()), "domain", problems);
     let are_known = descriptors.are_complete() && own.is_ok() && problems.unknown_values() == 0;
-    if let (Ok(algorithms), true) = (&algorithms, are_known) {
-        algorithms.check_names(file_names().chain(own_names()).map(|(name, _)| name), problems);
+    if let (Ok(algorithms), true) = (algorithms, are_known) {
+        algorithms.check_names(&file_names().chain(own_names()).map(|(name, _)| name), problems);
     }
     let window_of = |name: &str| algorithms.as_ref().map(|known| known.of(name)).map_err(|reported| *reported);
     let of_files = descriptors.domains.iter().map(|file| of_file(file, window_of(&file.name), names, problems));

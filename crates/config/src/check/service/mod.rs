@@ -63,7 +63,7 @@ fn grpc(
 /// Converts the service at these addresses. `names` are the names of buckets in the store.
 pub(super) fn service(
     file: &File,
-    descriptors: DescriptorFiles,
+    descriptors: &DescriptorFiles,
     addresses: Checked<Addresses>,
     names: &BucketNames,
     problems: &mut Problems,
@@ -77,7 +77,7 @@ pub(super) fn service(
     raw.descriptors.optional(problems)?;
     let files = problems.file_names(descriptors.numbers());
     let algorithms = Algorithms::read(raw, problems);
-    let domains = domains(raw, descriptors, algorithms, names, problems);
+    let domains = domains(raw, descriptors, &algorithms, names, problems);
     let Addresses { grpc, http } = addresses?;
     let (grpc, http) = (grpc.map(|(listener, _)| listener), http.map(|(address, _)| address));
     Ok(Some(Service { grpc, http, files, domains: Arc::new(domains?) }))
