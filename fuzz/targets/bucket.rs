@@ -113,7 +113,7 @@ impl Fixture {
         let mut granted = Vec::new();
         for after in [0, 1, 15_000, 59_999, 60_000, 75_000, 120_001, 179_000] {
             let now = NOW + after;
-            if subject.has_time_slots() {
+            if subject.quota.algorithm().has_time_slots() {
                 let decision = self.take(subject, 1, now);
                 granted.extend(decision.granted.then_some((now, 1, decision.delay)));
                 continue;
@@ -155,17 +155,12 @@ impl Subject {
         Self { quota, limiter, key, fill }
     }
 
-    /// Whether the algorithm assigns a time slot to each request.
-    fn has_time_slots(&self) -> bool {
-        matches!(self.quota.algorithm(), Algorithm::LeakyBucket(_))
-    }
-
     /// Checks that the grants, as moment, permits and delay, never exceed the limit.
     fn check_limit(&self, granted: &[(u64, u32, u64)]) {
         let (rate, interval) = (u64::from(self.quota.rate()), self.quota.interval());
         let slots = granted.iter().map(|(at, _, delay)| at + delay).collect::<Vec<_>>();
         let spaced = slots.windows(2).all(|pair| pair[1] - pair[0] + 1 >= interval / rate);
-        assert!(spaced || !self.has_time_slots(), "time slots are too close: {slots:?}");
+        assert!(spaced || !self.quota.algorithm().has_time_slots(), "time slots are too close: {slots:?}");
         for (first, (start, ..)) in granted.iter().enumerate() {
             let mut sum = 0;
             for (at, permits, _) in &granted[first..] {
@@ -173,7 +168,7 @@ impl Subject {
                 let limit = match self.quota.algorithm() {
                     Algorithm::Gcra { burst } => u64::from(burst) + rate * (at - start) / interval,
                     Algorithm::FixedWindow(_) if at / interval != start / interval => break,
-                    Algorithm::LeakyBucket(_) => break,
+                    algorithm if algorithm.has_time_slots() => break,
                     _ if at - start >= interval => break,
                     _ => self.quota.worst_case(),
                 };

@@ -37,9 +37,8 @@ async fn statuses(gateway: &TestGateway, key: &str, paths: &[&str]) -> Vec<u16> 
 async fn counts_both_routes(store: &str) {
     let interval = |algorithm| if algorithm == AlgorithmName::FixedWindow { "month" } else { "1h" };
     for algorithm in AlgorithmName::ALL {
-        // Later requests of `leaky_bucket` would have to wait.
-        let more = if *algorithm == AlgorithmName::LeakyBucket { ", max_wait: 1ms" } else { "" };
-        let granted = if *algorithm == AlgorithmName::LeakyBucket { 1 } else { 2 };
+        // Later requests would have to wait for their time slots.
+        let (more, granted) = if algorithm.has_time_slots() { (", max_wait: 1ms", 1) } else { ("", 2) };
         for mode in ["PER_CLIENT, client: 'header:x-key'", "OVERALL"] {
             let (name, interval) = (algorithm.name(), interval(*algorithm));
             let daily = format!("mode: {mode}, rate: 2, interval: {interval}, algorithm: {name}{more}");

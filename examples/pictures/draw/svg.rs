@@ -1,7 +1,7 @@
 //! Draws a timeline as an SVG: a row of dots for granted and for rejected requests, and a step line of the remaining
 //! permits.
 
-use tidegate_limit::{Algorithm, Wait};
+use tidegate_limit::Wait;
 
 use super::timeline::{LENGTH, Request, Timeline};
 use super::{RATE, Subject};
@@ -30,7 +30,7 @@ text{font:12px system-ui,sans-serif}.row{text-anchor:end}.tick{text-anchor:middl
 
 /// Draws the picture of one limit.
 pub fn draw(subject: &Subject, timeline: &Timeline) -> String {
-    let waits = matches!(subject.algorithm, Algorithm::LeakyBucket(_));
+    let waits = subject.algorithm.has_time_slots();
     let top = if waits { SLOTS } else { GRANTED } + 28.0;
     let rate = u32::try_from(RATE).unwrap_or(u32::MAX);
     let zero = top + PERMIT * f64::from(rate);

@@ -8,7 +8,6 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use tidegate_config::{Config, Listen};
-use tidegate_limit::algorithm::gcra::warm_up::WarmUp;
 use tidegate_limit::calendar::schedule::Day;
 use tidegate_limit::{Algorithm, Mode};
 use tidegate_rules::charge::Limiter;
@@ -215,26 +214,18 @@ fn show_limit(limit: &Limit, rules: &Rules) -> Value {
 /// Returns the quota of a limit and its buckets.
 fn show_limiter(limit: &Limit) -> Value {
     let quota = &limit.limiter.quota;
-    json!({
+    let limiter = json!({
         "mode": limit.mode(),
         "rate": (!quota.is_adopted()).then(|| quota.rate()),
         "interval_ms": (!quota.is_adopted()).then(|| quota.interval()),
         "adopt": quota.is_adopted(),
         "algorithm": quota.algorithm().name(),
-        "burst": match quota.algorithm() {
-            Algorithm::Gcra { burst } | Algorithm::GcraWarmUp(WarmUp { burst, .. }) => Some(burst),
-            _ => None,
-        },
-        "warm_up_ms": match quota.algorithm() {
-            Algorithm::GcraWarmUp(WarmUp { millis, .. }) => Some(millis),
-            _ => None,
-        },
+        "burst": quota.algorithm().burst(),
         "partitions": limit.limiter.partitions(),
         "shards": (!limit.limiter.shards().is_empty()).then(|| limit.limiter.shards().len()),
-        "segments": segments(&quota.algorithm()),
-        "calendar": calendar(&quota.algorithm()),
         "key": limit.limiter.name,
-    })
+    });
+    extend(limiter, show_parameters(&quota.algorithm()))
 }
 
 /// Adds the keys of a map to the keys of settings.
@@ -247,26 +238,24 @@ pub(super) fn extend(mut settings: Value, keys: Value) -> Value {
 
 /// Returns the longest wait in milliseconds and the length of the queue. Returns `None` if requests do not wait.
 fn waits(limit: &Limit) -> Option<(u128, u128)> {
-    match limit.limiter.quota.algorithm() {
-        Algorithm::LeakyBucket(queue) => Some((queue.max_wait.into(), queue.length.into())),
-        _ => limit.wait_policy.map(|policy| (policy.max_wait.as_millis(), policy.queue as u128)),
-    }
+    let of_time_slots = limit.limiter.quota.algorithm().queue();
+    let of_time_slots = of_time_slots.map(|queue| (queue.max_wait.into(), queue.length.into()));
+    of_time_slots.or_else(|| limit.wait_policy.map(|policy| (policy.max_wait.as_millis(), policy.queue as u128)))
 }
 
-fn segments(algorithm: &Algorithm) -> Option<u32> {
-    match algorithm {
-        Algorithm::SlidingWindow { segments } => Some(*segments),
-        _ => None,
-    }
-}
-
-fn calendar(algorithm: &Algorithm) -> Option<Value> {
-    match algorithm {
+/// Returns the parameters that only one algorithm has.
+fn show_parameters(algorithm: &Algorithm) -> Value {
+    let (warm_up, segments, calendar) = match algorithm {
+        Algorithm::GcraWarmUp(warm_up) => (Some(warm_up.millis), None, None),
+        Algorithm::SlidingWindow { segments } => (None, Some(*segments), None),
         Algorithm::FixedWindow(calendar) => {
-            Some(json!({ "unit": calendar.unit().name(), "timezone": calendar.zone() }))
+            (None, None, Some(json!({ "unit": calendar.unit().name(), "timezone": calendar.zone() })))
         }
-        _ => None,
-    }
+        Algorithm::TokenBucket | Algorithm::Gcra { .. } | Algorithm::LeakyBucket(_) | Algorithm::Redisson(_) => {
+            (None, None, None)
+        }
+    };
+    json!({ "warm_up_ms": warm_up, "segments": segments, "calendar": calendar })
 }
 
 fn show_client(client: &ClientSource) -> Value {

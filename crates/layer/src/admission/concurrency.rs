@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use super::queue::Place;
 use super::waiting::{Charged, RouteWaits};
 use super::{Admitted, Denial, WaitQueues, admit, admit_with_slot};
-use tidegate_limit::{Algorithm, Mode};
+use tidegate_limit::Mode;
 use tidegate_metrics::{GaugeGuard, InFlightMetrics};
 use tidegate_rules::charge::{BucketId, ClientId};
 use tidegate_rules::evaluation::wait::{Claim, JoinError, bucket_of};
@@ -111,9 +111,8 @@ impl<'r, 'l> NewRequest<'r, 'l> {
     /// See [`Denial`]. The request holds nothing.
     pub async fn admit(self) -> Result<(Admitted, RequestInFlight), Denial> {
         let slots = self.store.slots(&self.concurrency.name);
-        let has_time_slot = self.charges.iter().any(|entry| {
-            !entry.limit.shadow && matches!(entry.limit.limiter.quota.algorithm(), Algorithm::LeakyBucket(_))
-        });
+        let limits = || self.charges.iter().map(|entry| entry.limit);
+        let has_time_slot = limits().any(|limit| !limit.shadow && limit.limiter.quota.algorithm().has_time_slots());
         let (metrics, name) = (self.metrics, Arc::clone(&self.concurrency.name));
         let queues = Arc::clone(self.queues);
         let admitted = match has_time_slot {

@@ -17,8 +17,8 @@ pub use self::concurrency::{NewRequest, RequestInFlight};
 pub use self::queue::WaitQueues;
 pub use self::waiting::RouteWaits;
 use self::waiting::Waiting;
+use tidegate_limit::Wait;
 use tidegate_limit::boxed::boxed;
-use tidegate_limit::{Algorithm, Wait};
 use tidegate_rules::charge::Charge;
 use tidegate_rules::limits::rule::{Limit, OnStoreFailure};
 use tidegate_rules::rules::{Charges, LimitCharge};
@@ -289,7 +289,7 @@ fn applies_to(entry: &LimitCharge<'_>, error: &StoreError) -> bool {
 /// adopted.
 pub fn may_wait(limit: &Limit) -> bool {
     let quota = &limit.limiter.quota;
-    limit.wait_policy.is_some() || matches!(quota.algorithm(), Algorithm::LeakyBucket(_)) || quota.is_adopted()
+    limit.wait_policy.is_some() || quota.algorithm().has_time_slots() || quota.is_adopted()
 }
 
 fn is_adopted(entry: &LimitCharge<'_>) -> bool {

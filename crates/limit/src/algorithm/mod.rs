@@ -8,6 +8,7 @@ pub mod gcra;
 pub mod leaky_bucket;
 pub(crate) mod numbers;
 pub(crate) mod packed;
+mod properties;
 pub(crate) mod quarter;
 pub mod sliding_window;
 pub(crate) mod state;
@@ -131,14 +132,6 @@ impl Algorithm {
         (name.name(), guarantee)
     }
 
-    /// Returns the calendar that defines the windows, if there is one.
-    pub const fn calendar(&self) -> Option<Calendar> {
-        match self {
-            Self::FixedWindow(calendar) => Some(*calendar),
-            _ => None,
-        }
-    }
-
     /// Checks the parameters.
     ///
     /// # Errors
@@ -167,13 +160,9 @@ impl Algorithm {
 impl Quota {
     /// Returns the maximal number of permits in use, which is also the maximum for a single request.
     pub const fn capacity(&self) -> u32 {
-        match self.algorithm {
-            Algorithm::Gcra { burst } | Algorithm::GcraWarmUp(WarmUp { burst, .. }) => burst,
-            Algorithm::TokenBucket
-            | Algorithm::LeakyBucket(_)
-            | Algorithm::SlidingWindow { .. }
-            | Algorithm::FixedWindow(_)
-            | Algorithm::Redisson(_) => self.rate,
+        match self.algorithm.burst() {
+            Some(burst) => burst,
+            None => self.rate,
         }
     }
 

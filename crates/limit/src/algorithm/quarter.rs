@@ -1,6 +1,6 @@
 //! Divides a share of a limit while a gateway drains: the gateway keeps a quarter, and its successor has the rest.
 
-use crate::{Algorithm, Quota};
+use crate::Quota;
 
 /// The number of parts of a share. A gateway that drains keeps one part.
 const PARTS: u32 = 4;
@@ -8,10 +8,7 @@ const PARTS: u32 = 4;
 impl Quota {
     /// Returns a quarter of this quota, rounded down, or `None` if that is less than one permit.
     pub fn quarter(&self) -> Option<Self> {
-        let queue = match self.algorithm {
-            Algorithm::LeakyBucket(queue) => queue.length.saturating_add(1),
-            _ => u32::MAX,
-        };
+        let queue = self.algorithm.queue().map_or(u32::MAX, |queue| queue.length.saturating_add(1));
         let smallest = self.rate.min(self.capacity()).min(queue);
         (smallest >= PARTS).then(|| self.with_part(|permits| permits / PARTS))
     }
@@ -30,6 +27,7 @@ impl Quota {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Algorithm;
     use crate::algorithm::leaky_bucket::Queue;
 
     #[test]

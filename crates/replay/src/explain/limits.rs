@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Explanation;
 use tidegate_config::{Millis, quote};
 use tidegate_limit::clock::Timestamp;
-use tidegate_limit::{Algorithm, Mode, Wait};
+use tidegate_limit::{Mode, Wait};
 use tidegate_rules::charge::{Charge, ClientId};
 use tidegate_rules::limits::cost::Cost;
 use tidegate_rules::limits::policy::Policy;
@@ -173,7 +173,7 @@ fn quota(limit: &Limit, check: &LimitCheck, now: Timestamp, f: &mut fmt::Formatt
     let LimitCheck::Charge(charge) = check else { return Ok(()) };
     match quota.wait_when_drained(charge.permits, now) {
         Wait::Now => writeln!(f, "     when drained  grants this request immediately"),
-        Wait::Millis(wait) if matches!(algorithm, Algorithm::FixedWindow(_)) => {
+        Wait::Millis(wait) if algorithm.calendar().is_some() => {
             writeln!(f, "     when drained  grants this request when the window ends, in {}", format_rounded(wait))
         }
         Wait::Millis(wait) => writeln!(f, "     when drained  grants this request after {}", Millis::show(wait)),

@@ -7,7 +7,7 @@ use super::rejected::RejectedClients;
 use super::series::Series;
 use super::{LimitReport, RejectedClient};
 use tidegate_config::Millis;
-use tidegate_limit::{Algorithm, Mode};
+use tidegate_limit::Mode;
 use tidegate_rules::charge::{Charge, ClientId, Decision};
 use tidegate_rules::limits::rule::Limit;
 
@@ -97,7 +97,7 @@ impl Tally {
             self.count_overall(interval, permits);
         }
         let Some((client, row)) = client else { return };
-        let in_use = if matches!(charge.limiter.quota.algorithm(), Algorithm::TokenBucket) { used } else { 0 };
+        let in_use = if charge.limiter.quota.algorithm().counts_the_last_interval() { used } else { 0 };
         match clients.demand(row, self.position).count(interval, permits, in_use) {
             Counted::New => self.clients += 1,
             Counted::Next(permits) if self.mode == Mode::PerClient => self.intervals.add(permits),

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::crowd::Crowd;
 use super::demand::Demand;
-use super::window::{Window, algorithm, burst, has_bursts};
+use super::window::{Window, algorithm};
 use crate::report::tally::Tally;
 use tidegate_limit::Quota;
 
@@ -64,8 +64,9 @@ pub(super) fn candidates(
     }
     for (window, pair) in windows.iter().skip(1).zip(demands.windows(2)) {
         let [[_, burst], [_, rate]] = [rates(&pair[0]), rates(&pair[1])];
-        if has_bursts(limit) && burst < rate {
-            quotas.extend(window.quota(limit, rate, Some(burst)));
+        if burst < rate {
+            let quota = window.quota(limit, rate, Some(burst));
+            quotas.extend(quota.filter(|quota| quota.algorithm().burst().is_some()));
         }
     }
     quotas.extend(present);
@@ -86,7 +87,7 @@ impl Candidate {
             rate: quota.rate(),
             interval: window.map(Window::show).unwrap_or_default(),
             algorithm: algorithm(&quota),
-            burst: burst(&quota),
+            burst: quota.algorithm().burst(),
             present,
             clients: 0,
             client_share: 0.0,

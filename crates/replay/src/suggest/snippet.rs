@@ -1,7 +1,6 @@
 //! The proposed limit in the form of the rule file.
 
 use super::candidate::Candidate;
-use super::window::burst;
 use tidegate_config::LimitEntry;
 use tidegate_limit::{Algorithm, Mode, Quota};
 use tidegate_rules::limits::rule::Limit;
@@ -30,10 +29,10 @@ fn set_quota(entry: &mut LimitEntry, limit: &Limit, candidate: &Candidate) {
     entry.set("rate", candidate.rate.to_string());
     entry.set("interval", candidate.interval.clone());
     let before = limit.limiter.quota.algorithm();
-    if matches!(before, Algorithm::TokenBucket) && candidate.burst.is_some() {
+    if before.burst().is_none() && candidate.burst.is_some() {
         entry.set("algorithm", "gcra".to_owned());
     }
-    match burst(&candidate.quota).filter(|burst| *burst != candidate.rate) {
+    match candidate.burst.filter(|burst| *burst != candidate.rate) {
         Some(burst) => entry.set("burst", burst.to_string()),
         None => entry.remove("burst"),
     }

@@ -26,8 +26,8 @@ impl Window {
         self.calendar.map_or_else(|| Millis::show(self.millis), |calendar| calendar.unit().name().to_owned())
     }
 
-    /// Returns the quota with this rate and the algorithm of the limit. `burst` is for `gcra`, which can replace a token
-    /// bucket.
+    /// Returns the quota with this rate and the algorithm of the limit. Other algorithms than `gcra`, which can replace a
+    /// token bucket, ignore `burst`.
     pub(super) fn quota(&self, present: &Quota, rate: u32, burst: Option<u32>) -> Option<Quota> {
         let algorithm = match present.algorithm() {
             Algorithm::TokenBucket => burst.map_or(Algorithm::TokenBucket, |burst| Algorithm::Gcra { burst }),
@@ -64,25 +64,12 @@ pub(super) fn windows(present: &Quota) -> Vec<Window> {
     windows
 }
 
-/// Returns `true` if candidates can have bursts that differ from their rates.
-pub(super) fn has_bursts(present: &Quota) -> bool {
-    matches!(present.algorithm(), Algorithm::TokenBucket | Algorithm::Gcra { .. } | Algorithm::GcraWarmUp(_))
-}
-
 /// Returns the algorithm of a quota in the form of the rule file. Returns `None` for a token bucket.
 pub(super) fn algorithm(quota: &Quota) -> Option<&'static str> {
     match quota.algorithm() {
         Algorithm::TokenBucket | Algorithm::Redisson(_) => None,
         Algorithm::Gcra { .. } | Algorithm::GcraWarmUp(_) => Some(AlgorithmName::Gcra.name()),
         algorithm => Some(algorithm.name()),
-    }
-}
-
-/// Returns the burst of a quota of `gcra`.
-pub(super) fn burst(quota: &Quota) -> Option<u32> {
-    match quota.algorithm() {
-        Algorithm::Gcra { burst } | Algorithm::GcraWarmUp(WarmUp { burst, .. }) => Some(burst),
-        _ => None,
     }
 }
 

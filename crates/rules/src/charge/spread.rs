@@ -164,9 +164,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use tidegate_limit::Algorithm;
-    use tidegate_limit::algorithm::leaky_bucket;
-    use tidegate_limit::calendar::{Calendar, Unit};
+    use tidegate_limit::{Algorithm, examples};
 
     fn limiter(rate: u32, algorithm: Algorithm) -> Limiter {
         let quota = Quota::new(rate.into(), 1_000, algorithm).expect("a quota");
@@ -193,16 +191,12 @@ mod tests {
         assert!(counts.len() == 64 && counts.values().all(|count| (800..1_200).contains(count)), "{counts:?}");
     }
 
-    /// Generates all algorithms that support shards.
+    /// Generates algorithms with any burst.
     fn algorithm() -> impl Strategy<Value = Algorithm> {
-        let calendar = Calendar::new(Unit::Month, "UTC").expect("a calendar");
-        prop_oneof![
-            Just(Algorithm::TokenBucket),
-            (1..=10_000_u32).prop_map(|burst| Algorithm::Gcra { burst }),
-            (0..=10_000_u32).prop_map(|length| Algorithm::LeakyBucket(leaky_bucket::Queue { length, max_wait: 1_000 })),
-            (1..=20_u32).prop_map(|segments| Algorithm::SlidingWindow { segments }),
-            Just(Algorithm::FixedWindow(calendar)),
-        ]
+        (1..=10_000_u32, any::<prop::sample::Index>()).prop_map(|(permits, index)| {
+            let examples: Vec<_> = examples(permits).collect();
+            *index.get(&examples)
+        })
     }
 
     proptest! {

@@ -63,10 +63,9 @@ impl Turn {
 impl Charge {
     /// Returns the longest delay until a time slot that the charge accepts, in milliseconds; 0 without time slots.
     pub fn patience(&self) -> u64 {
-        match (&self.turn, self.limiter.quota.algorithm()) {
-            (Turn::Within { millis }, _) => *millis,
-            (_, Algorithm::LeakyBucket(queue)) => queue.max_wait,
-            _ => 0,
+        match self.turn {
+            Turn::Within { millis } => millis,
+            _ => self.limiter.quota.algorithm().queue().map_or(0, |queue| queue.max_wait),
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use super::charge_on::time_slot_conflict;
 use super::quota::{RateKeys, quota};
 use super::{rate_key, spread};
 use crate::check::Checked;
 use crate::file;
 use crate::file::located::Located;
 use crate::problem::{Problems, quote};
-use tidegate_limit::Algorithm;
 use tidegate_rules::charge::Limiter;
 use tidegate_rules::limits::cost::Cost;
 use tidegate_rules::limits::rule::Limit;
@@ -32,8 +32,8 @@ pub(crate) fn candidate<'f>(
         let message = "a candidate needs a live limit, and this limit is a shadow";
         return Err(raw.candidate.report(message, help, problems));
     }
-    if live.charge_on.is_some() && matches!(quota.algorithm(), Algorithm::LeakyBucket(_)) {
-        let message = "`charge_on` does not work with `leaky_bucket`, which assigns time slots before the response";
+    if live.charge_on.is_some() && quota.algorithm().has_time_slots() {
+        let message = time_slot_conflict(quota.algorithm().name());
         return Err(raw.candidate.report(message, "use another algorithm for the candidate", problems));
     }
     if other_names.any(|other| other == name) {
@@ -58,8 +58,7 @@ fn check_capacity<T>(cost: &Cost, limiter: &Limiter, raw: &Located<T>, problems:
     if max_cost <= quota.capacity() {
         return Ok(());
     }
-    let has_burst = matches!(quota.algorithm(), Algorithm::Gcra { .. } | Algorithm::GcraWarmUp(_));
-    let key = if has_burst { "burst" } else { "rate" };
+    let key = if quota.algorithm().burst().is_some() { "burst" } else { "rate" };
     let capacity = quota.capacity();
     let message = format!("the candidate's `{key}` is {capacity}{each}, below the {max_cost} that a request may cost");
     Err(raw.report(message, format!("raise the candidate's `{key}`, or lower the cost"), problems))

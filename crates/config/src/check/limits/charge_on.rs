@@ -3,8 +3,7 @@
 use crate::check::Checked;
 use crate::check::upstreams::health::status_ranges;
 use crate::file;
-use crate::problem::Problems;
-use tidegate_limit::AlgorithmName;
+use crate::problem::{Problems, quote};
 use tidegate_rules::limits::rule::ChargeOn;
 
 pub(crate) fn charge_on(raw: &file::Limit, problems: &mut Problems) -> Checked<Option<Box<ChargeOn>>> {
@@ -17,9 +16,8 @@ pub(crate) fn charge_on(raw: &file::Limit, problems: &mut Problems) -> Checked<O
             .map_or(Ok(None), |_| Err(raw.reserve.report(message, help, problems)));
     }
     let statuses = status_ranges(&raw.charge_on, problems);
-    if raw.algorithm.get() == Some(&AlgorithmName::LeakyBucket) {
-        let message = "`charge_on` does not work with `leaky_bucket`, which assigns time slots before the response";
-        return Err(raw.charge_on.report(message, "use another algorithm", problems));
+    if let Some(name) = raw.algorithm.get().filter(|name| name.has_time_slots()) {
+        return Err(raw.charge_on.report(time_slot_conflict(name.name()), "use another algorithm", problems));
     }
     if raw.max_wait.is_present() {
         let message =
@@ -27,4 +25,9 @@ pub(crate) fn charge_on(raw: &file::Limit, problems: &mut Problems) -> Checked<O
         return Err(raw.charge_on.report(message, "leave out `max_wait`", problems));
     }
     Ok(Some(Box::new(ChargeOn { statuses: statuses?, reserve: raw.reserve.or_default(problems)? })))
+}
+
+/// Returns the message about an algorithm that assigns time slots.
+pub(super) fn time_slot_conflict(algorithm: &str) -> String {
+    format!("`charge_on` does not work with {}, which assigns time slots before the response", quote(algorithm))
 }

@@ -28,7 +28,7 @@ use crate::file;
 use crate::file::located::{Located, ValueOrMap};
 use crate::problem::suggest::nearest;
 use crate::problem::{Location, Problems, quote};
-use tidegate_limit::{AlgorithmName, Mode, Quota};
+use tidegate_limit::{Mode, Quota};
 use tidegate_rules::charge::Limiter;
 use tidegate_rules::client::{ClientFunction, ClientSource, TlsName};
 use tidegate_rules::limits::cost::Cost;
@@ -151,8 +151,8 @@ fn on_store_failure(raw: &file::Limit, problems: &mut Problems) -> Checked<OnSto
 
 /// Converts `max_wait` and `queue`.
 fn wait_policy(raw: &file::Limit, problems: &mut Problems) -> Checked<Option<WaitPolicy>> {
-    if raw.algorithm.get() == Some(&AlgorithmName::LeakyBucket) {
-        return Ok(None); // its requests wait for time slots, which the algorithm assigns
+    if raw.algorithm.get().is_some_and(|name| name.has_time_slots()) {
+        return Ok(None); // requests wait for time slots, which the algorithm assigns
     }
     let max_wait = raw.max_wait.optional(problems);
     let queue = raw.queue.optional(problems);

@@ -52,8 +52,9 @@ impl Spread {
 
     fn check_shards(&self, quota: &Quota, raw: &Located<u64>, problems: &mut Problems) -> Checked<()> {
         let (shards, min_permits) = (self.count, quota.rate().min(quota.capacity()));
-        if let Algorithm::LeakyBucket(_) = quota.algorithm() {
-            let message = "`shards` cannot be used with `leaky_bucket`, which has a single queue";
+        if quota.algorithm().has_time_slots() {
+            let name = quote(quota.algorithm().name());
+            let message = format!("`shards` cannot be used with {name}, which has a single queue");
             return Err(raw.report(message, "leave it out, or use `algorithm: gcra`", problems));
         }
         if shards > min_permits {

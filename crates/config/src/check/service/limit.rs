@@ -7,7 +7,7 @@ use crate::descriptors::MAX_TEXT;
 use crate::file;
 use crate::file::located::Located;
 use crate::problem::{Location, Problems, quote};
-use tidegate_limit::{AlgorithmName, Mode, Quota};
+use tidegate_limit::{Mode, Quota};
 use tidegate_service::{Call, Rate, RuleLimit, Window};
 
 /// The text that matches every value.
@@ -85,8 +85,9 @@ fn quota(
         Some(algorithm) => *algorithm,
         None => window?.algorithm(),
     };
-    if algorithm == AlgorithmName::LeakyBucket {
-        let message = "`leaky_bucket` makes requests wait, but calls are answered immediately";
+    if algorithm.has_time_slots() {
+        let name = quote(algorithm.name());
+        let message = format!("{name} makes requests wait, but calls are answered immediately");
         return Err(keys.algorithm.report(message, "use `gcra`, which also distributes permits evenly", problems));
     }
     let rate = rate_key::fixed(&keys.rate, problems)?;
