@@ -35,7 +35,6 @@ pub(super) fn show(route: &Route) -> Value {
         "rewrite": rewrite,
         "request_headers": route.request_headers.as_deref().map(|changes| show_fields(changes, false)),
         "response_headers": route.response_headers.as_deref().map(|changes| show_fields(changes, true)),
-        "timeout_ms": route.timeout.map(|timeout| timeout.as_millis()),
         "compression": route.compression.as_deref(),
         "reject": reject,
     })

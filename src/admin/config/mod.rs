@@ -98,27 +98,17 @@ fn show_tls(RedisTls { ca, identity }: &RedisTls) -> Value {
 }
 
 fn show_route(route: &Route, rules: &Rules) -> Value {
-    // Without `..`, so that the compiler names a new key. `action::show` shows the ignored ones.
-    #[rustfmt::skip]
-    let Route {
-        name, matcher, limits, max_body, upgrades, rate_limit_headers, quota, cors, concurrency, require, authorize,
-        inherited, action: _, rewrite: _, request_headers: _, response_headers: _, timeout: _, compression: _, reject: _,
-    } = route;
     let keys = json!({
-        "name": **name,
-        "match": show_match(matcher),
-        "require": identities::show_required(require),
-        "max_body_bytes": max_body,
-        "upgrades": show_upgrades(upgrades),
-        "quota": quota.as_ref().map(ToString::to_string),
-        "authorize": authorize.map(|authorize| json!({ "nginx": authorize.nginx })),
-        "cors": cors.as_deref().map(show_cors),
-        "concurrency": concurrency,
-        "headers": show_headers(*rate_limit_headers),
-        "inherited": inherited.iter().map(show_inherited).collect::<serde_json::Map<_, _>>(),
-        "limits": limits.iter().map(|limit| show_limit(limit, rules)).collect::<Vec<_>>(),
+        "match": show_match(&route.matcher),
+        "require": identities::show_required(&route.require),
+        "upgrades": show_upgrades(&route.upgrades),
+        "quota": route.quota.as_ref().map(ToString::to_string),
+        "cors": route.cors.as_deref().map(show_cors),
+        "headers": show_headers(route.rate_limit_headers),
+        "inherited": route.inherited.iter().map(show_inherited).collect::<serde_json::Map<_, _>>(),
+        "limits": route.limits.iter().map(|limit| show_limit(limit, rules)).collect::<Vec<_>>(),
     });
-    extend(keys, action::show(route))
+    extend(extend(json!(route), keys), action::show(route))
 }
 
 /// Returns the key of a value from `defaults`, and its position.

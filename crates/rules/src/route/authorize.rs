@@ -5,6 +5,7 @@
 //! added one of them to have another request evaluated.
 
 use http::{HeaderMap, HeaderName, Method, Uri};
+use serde::Serialize;
 
 use crate::request::facts::Facts;
 
@@ -19,11 +20,12 @@ const FORWARDED_URI: &str = "x-forwarded-uri";
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// How a route evaluates the original requests of proxies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Authorize {
     /// Whether rejections have the status 403, unless it is 401: nginx turns other statuses into 500.
     pub nginx: bool,
     /// The number of path segments before the original path; `None` if fields contain the target.
+    #[serde(skip)]
     pub prefix: Option<usize>,
 }
 

@@ -27,6 +27,7 @@ use std::time::Duration;
 use http::{HeaderName, Method};
 
 use http::header::CONTENT_LENGTH;
+use serde::Serialize;
 
 pub use self::action::{Action, FixedResponse, Redirect, Rejection};
 pub use self::authorize::Authorize;
@@ -46,6 +47,7 @@ use self::quotas::Quotas;
 pub use self::rewrite::{HostRewrite, Rewrite};
 use self::table::Table;
 pub use self::value::{Met, ValueCondition, ValueParts, ValuePattern, ValueRegex, ValueSource, ValueTest};
+use crate::json;
 use crate::limits::concurrency::Concurrency;
 use crate::limits::policy::RateLimitHeaders;
 use crate::limits::rule::{Limit, LimitLocation};
@@ -85,46 +87,63 @@ enum Unchecked {
     PathAndOthers,
 }
 
-/// One entry of `routes:`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One entry of `routes:`. serde writes the fields without `skip` to `/api/v1/config`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Route {
     /// The name in the rule file, metrics and logs.
+    #[serde(serialize_with = "json::text")]
     pub name: Arc<str>,
     /// The conditions of the route.
+    #[serde(skip)]
     pub matcher: Matcher,
     /// The limits of its requests; may be empty.
+    #[serde(skip)]
     pub limits: Vec<Limit>,
     /// The maximal length of a request body, in bytes; in a Tower layer, the maximal `Content-Length`.
+    #[serde(rename = "max_body_bytes")]
     pub max_body: u64,
     /// The protocols that clients may switch to.
+    #[serde(skip)]
     pub upgrades: Upgrades,
     /// The rate limit headers that responses contain.
+    #[serde(skip)]
     pub rate_limit_headers: RateLimitHeaders,
     /// The path where clients read their own limits.
+    #[serde(skip)]
     pub quota: Option<PathPattern>,
     /// The cross-origin access of browsers, if there is any.
+    #[serde(skip)]
     pub cors: Option<Box<Cors>>,
     /// The bound on requests in flight.
     pub concurrency: Option<Box<Concurrency>>,
     /// The credentials that a request must have.
+    #[serde(skip)]
     pub require: Requirement,
     /// Evaluates the original requests of proxies, and forwards nothing.
     pub authorize: Option<Authorize>,
     /// The action for admitted requests.
+    #[serde(skip)]
     pub action: Action,
     /// The changes of the path and the host that the upstream receives.
+    #[serde(skip)]
     pub rewrite: Option<Arc<Rewrite>>,
     /// The changes of the header fields that the upstream receives.
+    #[serde(skip)]
     pub request_headers: Option<Arc<FieldChanges>>,
     /// The changes of the header fields of all responses.
+    #[serde(skip)]
     pub response_headers: Option<Box<FieldChanges>>,
     /// The longest time from the receipt of a request until the end of its response.
+    #[serde(rename = "timeout_ms", serialize_with = "json::optional_millis")]
     pub timeout: Option<Duration>,
     /// The compression of responses. `None` if they are not compressed.
+    #[serde(skip)]
     pub compression: Option<Arc<Compression>>,
     /// The response to requests that the limits reject.
+    #[serde(skip)]
     pub reject: Option<Box<Rejection>>,
     /// The values that come from `defaults`.
+    #[serde(skip)]
     pub inherited: Arc<[InheritedValue]>,
 }
 
