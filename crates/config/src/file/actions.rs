@@ -1,6 +1,7 @@
 //! The keys of a route's action, and of its changes of requests and responses.
 
 use super::keys::Kind::{self, Flag, Integer, List, Text};
+use super::keys::{Key, Presence, Shape};
 use super::located::Located;
 use super::shape::shape;
 
@@ -31,20 +32,20 @@ shape! {
     }
 }
 
-shape! {
-    /// The response to requests of banned clients, instead of problem details. It has a `Retry-After` as well. gRPC calls get a
-    /// gRPC error.
-    BANS: Bans = "`bans`" {
-        /// The status.
-        status: u64 = Integer(400, 599), Default("403");
-        /// The body, at most 64 KiB. It has no variables.
-        body: String = Text, Optional;
-        /// The type of the body.
-        content_type: String = Text, Default("text/plain; charset=utf-8");
-        /// Further fields of the response.
-        headers: Vec<(String, Located<String>)> = Kind::Fields, Optional;
-    }
-}
+/// The keys of [`RESPOND`] with another default.
+pub(crate) static BANS: Shape = Shape {
+    title: "`bans`",
+    description: "The response to requests of banned clients, instead of problem details. It has a `Retry-After` as well. gRPC \
+                  calls get a gRPC error.",
+    keys: &[Key {
+        name: "status",
+        kind: Integer(400, 599),
+        presence: Presence::Default("403"),
+        description: "The status.",
+        notes: &[],
+    }],
+    shared_keys: Some((&RESPOND, |key| key.name != "status")),
+};
 
 shape! {
     /// Changes the path and the host that the upstream receives. Routes and limits use the original request.

@@ -6,11 +6,11 @@
 use std::collections::HashSet;
 
 use super::ROUTE;
-use super::keys::{Shape, is_none};
+use super::keys::{Key, Kind, Note, Shape, is_none};
 use crate::problem::Location;
 use crate::yaml::node::{Entry, Node, Value};
 
-/// The values of routes that do not set them.
+/// The values of routes that do not set them: the keys that can be `none`.
 pub(crate) static DEFAULTS: Shape = Shape {
     title: "`defaults`",
     description: "Values of all routes that do not set these keys. A value of a route replaces the default, and `none` leaves it \
@@ -19,18 +19,8 @@ pub(crate) static DEFAULTS: Shape = Shape {
                   decides about the fields that it names. `request_headers` and `timeout` apply only to routes with `upstream`, \
                   and `authorize` routes take no limits.",
     keys: &[],
-    shared_keys: Some((&ROUTE, &DEFAULT_KEYS)),
+    shared_keys: Some((&ROUTE, |key| matches!(key.kind, Kind::OrNone(_)))),
 };
-
-/// The keys of `defaults`.
-const DEFAULT_KEYS: [&str; 9] =
-    ["require", "request_headers", "timeout", "response_headers", "reject", LIMITS, "concurrency", "max_body", "cors"];
-
-/// The keys that need `upstream`.
-const KEYS_OF_FORWARDING: [&str; 2] = ["request_headers", "timeout"];
-
-/// The keys that an `authorize` route must not have.
-const KEYS_WITHOUT_AUTHORIZE: [&str; 2] = [LIMITS, "concurrency"];
 
 const LIMITS: &str = "limits";
 
@@ -55,8 +45,9 @@ pub(crate) fn inherit_defaults(outer: &Node, inner: &mut Node) {
 pub(crate) fn inherit_into_route(defaults: &Node, route: &mut Node) -> Vec<Inherited> {
     let has = |key: &str| route.entries().iter().any(|entry| entry.key == key);
     let (forwards, authorizes, responds) = (has("upstream"), has("authorize"), has("redirect") || has("respond"));
-    let applies = |key: &str| {
-        (forwards || !KEYS_OF_FORWARDING.contains(&key)) && (!authorizes || !KEYS_WITHOUT_AUTHORIZE.contains(&key))
+    let applies = |key: &Key| {
+        (forwards || !key.notes.contains(&Note::NeedsUpstream))
+            && (!authorizes || !key.notes.contains(&Note::NotWithAuthorize))
     };
     // The status of the gateway's own responses is always the same.
     let limit_applies = |limit: &Node| !responds || limit.entries().iter().all(|entry| entry.key != "charge_on");
@@ -66,13 +57,13 @@ pub(crate) fn inherit_into_route(defaults: &Node, route: &mut Node) -> Vec<Inher
 fn inherit(
     defaults: &Node,
     map: &mut Node,
-    applies: impl Fn(&str) -> bool,
+    applies: impl Fn(&Key) -> bool,
     limit_applies: impl Fn(&Node) -> bool,
 ) -> Vec<Inherited> {
     let mut inherited = Vec::new();
     let Value::Map(entries) = &mut map.value else { return inherited };
-    let is_default = |entry: &&Entry| DEFAULT_KEYS.contains(&&*entry.key) && !is_none(&entry.value);
-    for default in defaults.entries().iter().filter(is_default).filter(|entry| applies(&entry.key)) {
+    let is_default = |entry: &&Entry| DEFAULTS.key(&entry.key).is_some_and(&applies) && !is_none(&entry.value);
+    for default in defaults.entries().iter().filter(is_default) {
         let own = entries.iter_mut().find(|entry| entry.key == default.key);
         let key = default.key.as_str();
         match (own.map(|own| &mut own.value), &default.value.value) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::actions::{BANS, Bans};
+use super::actions::{BANS, Respond};
 use super::defaults::DEFAULTS;
 use super::identities::{IDENTITIES, Identities};
 use super::include::{INCLUDE, Include};
@@ -45,7 +45,7 @@ shape! {
         /// How to interpret paths and header fields of requests.
         requests: Requests = Map(&REQUESTS), Optional;
         /// The response to clients that an operator has [banned](overrides.md).
-        bans: Bans = Map(&BANS), Optional;
+        bans: Respond = Map(&BANS), Optional;
         /// API keys and tokens that identify clients.
         identities: Identities = Map(&IDENTITIES), Optional;
         /// Files with more `upstreams` and `routes`, and `defaults` for these routes; they have no other keys. A path, a map for

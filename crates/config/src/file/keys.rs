@@ -76,6 +76,21 @@ pub(crate) struct Key {
     pub kind: Kind,
     pub presence: Presence,
     pub description: &'static str,
+    /// How a key of a route depends on the other keys. Empty for the keys of other maps.
+    pub notes: &'static [Note],
+}
+
+/// How a key of a route depends on the other keys. Each key has at least one note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// It applies to every route.
+    Always,
+    /// A layer has no method for it.
+    OnlyGateway,
+    /// It has no effect without `upstream`.
+    NeedsUpstream,
+    /// It has no effect with `authorize`.
+    NotWithAuthorize,
 }
 
 impl Kind {
@@ -117,6 +132,9 @@ pub(crate) enum Presence {
     Optional,
 }
 
+/// Returns `true` for the keys that another shape has as well.
+type KeyFilter = fn(&Key) -> bool;
+
 /// The keys of a map.
 #[derive(Debug)]
 pub(crate) struct Shape {
@@ -125,16 +143,15 @@ pub(crate) struct Shape {
     pub description: &'static str,
     /// The keys, without `shared_keys`.
     pub keys: &'static [Key],
-    /// Another shape, and the names of its keys that this shape also has.
-    pub shared_keys: Option<(&'static Shape, &'static [&'static str])>,
+    /// Another shape, and which of its keys this shape also has.
+    pub shared_keys: Option<(&'static Shape, KeyFilter)>,
 }
 
 impl Shape {
     /// Returns all keys: the own keys, then the shared keys.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &'static Key> {
-        let (other, names): (&[Key], &[&str]) =
-            self.shared_keys.map_or((&[], &[]), |(shape, names)| (shape.keys, names));
-        self.keys.iter().chain(names.iter().filter_map(|name| other.iter().find(|key| key.name == *name)))
+        let shared = self.shared_keys.into_iter();
+        self.keys.iter().chain(shared.flat_map(|(shape, has)| shape.keys.iter().filter(move |key| has(key))))
     }
 
     /// Returns `true` if a key of this shape has values of the other shape.

@@ -12,10 +12,8 @@ use super::keys::Kind::{
 };
 use super::keys::{Key, Presence, Shape};
 use super::located::{Located, OneOrList, ValueOrMap};
-use super::read::{FromMap, MapReader};
 use super::shape::shape;
 use super::{AUTHORIZE, Authorize, CORS, Cors, HOUR};
-use crate::problem::Problems;
 use crate::values::units::{Bytes, Interval, Millis};
 use tidegate_limit::algorithm::gcra::warm_up::{MAX_WARM_UP, MIN_WARM_UP};
 use tidegate_limit::algorithm::sliding_window::MAX_SEGMENTS;
@@ -69,55 +67,55 @@ shape! {
     /// The upstream and the limits of matching requests.
     ROUTE: Route = "a route" {
         /// The name of the route in metrics, logs and keys.
-        name: String = Name, Required("name: all");
+        name: String = Name, Required("name: all"), Always;
         /// The requests that the route applies to.
-        r#match: Match = Map(&MATCH), Required("match: { path: /** }");
+        r#match: Match = Map(&MATCH), Required("match: { path: /** }"), Always;
         /// The credentials that a request must have: a kind, or a map of conditions; a list contains alternatives. Requests with
         /// missing or invalid credentials get 401, and requests with valid credentials that do not suffice 403
         /// ([identities.md](identities.md)).
         require: Vec<Located<ValueOrMap<IdentityKind, Require>>> =
-            OrNone(&OneOrMany(&OrMap(&Word(IdentityKind::WORDS), &REQUIRE))), Optional;
+            OrNone(&OneOrMany(&OrMap(&Word(IdentityKind::WORDS), &REQUIRE))), Optional, Always;
         /// The name of the upstream to forward to. A route of the gateway has exactly one of `upstream`, `redirect`, `respond` and `authorize`;
         /// without them, a layer calls its inner service.
-        upstream: String = Text, Optional;
+        upstream: String = Text, Optional, OnlyGateway NotWithAuthorize;
         /// Sends clients to another URL.
-        redirect: Redirect = Map(&REDIRECT), Optional;
+        redirect: Redirect = Map(&REDIRECT), Optional, NotWithAuthorize;
         /// Responds without an upstream.
-        respond: Respond = Map(&RESPOND), Optional;
+        respond: Respond = Map(&RESPOND), Optional, NotWithAuthorize;
         /// Changes the path and the host that the upstream receives. A layer ignores this key and the next three.
-        rewrite: Rewrite = Map(&REWRITE), Optional;
+        rewrite: Rewrite = Map(&REWRITE), Optional, OnlyGateway NeedsUpstream;
         /// Changes the header fields that the upstream receives.
-        request_headers: FieldChanges = OrNone(&Map(&FIELD_CHANGES)), Optional;
+        request_headers: FieldChanges = OrNone(&Map(&FIELD_CHANGES)), Optional, OnlyGateway NeedsUpstream;
         /// The longest time from the receipt of a request until the end of its response. The upstream's
         /// `timeouts.total` applies if it is shorter.
-        timeout: Millis = OrNone(&Duration(1, 24 * HOUR)), Optional;
+        timeout: Millis = OrNone(&Duration(1, 24 * HOUR)), Optional, OnlyGateway NeedsUpstream;
         /// Compresses responses of the upstream. `true` uses all defaults. Read
         /// [security.md](security.md#attacks-that-tidegate-does-not-prevent) first.
-        compression: ValueOrMap<bool, Compression> = OrMap(&Flag, &COMPRESSION), Default("false");
+        compression: ValueOrMap<bool, Compression> = OrMap(&Flag, &COMPRESSION), Default("false"), OnlyGateway;
         /// Changes the header fields of all responses of the route, also of responses of the gateway such as 429.
-        response_headers: FieldChanges = OrNone(&Map(&FIELD_CHANGES)), Optional;
+        response_headers: FieldChanges = OrNone(&Map(&FIELD_CHANGES)), Optional, Always;
         /// The response to requests that the limits reject.
-        reject: Reject = OrNone(&Map(&REJECT)), Optional;
+        reject: Reject = OrNone(&Map(&REJECT)), Optional, Always;
         /// The limits of the route; a request is charged to all of them or to none. The name of a shared limit, or a map.
         /// `default` stands for the limits of `defaults`. At most 100, candidates included.
-        limits: Vec<Located<NamedLimit>> = OrNone(&List(&OrMap(&Text, &LIMIT))), Default("[]");
+        limits: Vec<Located<NamedLimit>> = OrNone(&List(&OrMap(&Text, &LIMIT))), Default("[]"), NotWithAuthorize;
         /// Bounds the requests in flight.
-        concurrency: Concurrency = OrNone(&Map(&CONCURRENCY)), Optional;
+        concurrency: Concurrency = OrNone(&Map(&CONCURRENCY)), Optional, NotWithAuthorize;
         /// The largest request body.
-        max_body: Bytes = OrNone(&Size(0, 1 << 50)), Default("1GiB");
+        max_body: Bytes = OrNone(&Size(0, 1 << 50)), Default("1GiB"), Always;
         /// The protocols that clients may switch to with `Upgrade`; `websocket` includes WebSocket over HTTP/2. A
         /// request for another protocol is forwarded without the upgrade ([http.md](http.md#upgrades)).
-        upgrades: ValueOrMap<Vec<Located<String>>, BoundedUpgrades> = OrMap(&List(&Text), &UPGRADES), Default("[websocket]");
+        upgrades: ValueOrMap<Vec<Located<String>>, BoundedUpgrades> = OrMap(&List(&Text), &UPGRADES), Default("[websocket]"), OnlyGateway;
         /// A path, such as `/.well-known/quota`, where a client reads its own limits of this route as JSON, on the host and
         /// with the header fields of `match`. It takes precedence over all routes
         /// ([http.md](http.md#quota-of-a-client)).
-        quota: String = Text, Optional;
+        quota: String = Text, Optional, NotWithAuthorize;
         /// Evaluates requests for a proxy instead of forwarding them. Not with `upstream`.
-        authorize: Authorize = Map(&AUTHORIZE), Optional;
+        authorize: Authorize = Map(&AUTHORIZE), Optional, Always;
         /// The pages of other origins that may use the route in browsers.
-        cors: Cors = OrNone(&Map(&CORS)), Optional;
+        cors: Cors = OrNone(&Map(&CORS)), Optional, Always;
         /// The response fields that report the remaining permits to clients.
-        headers: Vec<Located<RateLimitFields>> = List(&Word(RateLimitFields::WORDS)), Default("[ietf]");
+        headers: Vec<Located<RateLimitFields>> = List(&Word(RateLimitFields::WORDS)), Default("[ietf]"), Always;
     }
 }
 
@@ -200,10 +198,7 @@ pub(crate) static NOT: Shape = Shape {
     title: "a `not`",
     description: "Conditions of requests that a `match` excludes.",
     keys: &[],
-    shared_keys: Some((
-        &MATCH,
-        &["host", "path", "case", "methods", "headers", "query", "cookies", "clients", "scheme", "listener"],
-    )),
+    shared_keys: Some((&MATCH, |key| !matches!(key.name, "identity" | "not"))),
 };
 
 shape! {
@@ -314,63 +309,21 @@ shape! {
     }
 }
 
-/// The conditions of a limit: the conditions of a `match`, and the tier.
-pub(crate) struct When {
-    pub tier: Located<Vec<Located<String>>>,
-    pub time: Located<String>,
-    pub days: Located<Vec<Located<String>>>,
-    pub timezone: Located<String>,
-    pub matcher: Match,
-}
-
-impl FromMap for When {
-    fn from_map(map: &MapReader<'_>, problems: &mut Problems) -> Self {
-        Self {
-            tier: map.read("tier", problems),
-            time: map.read("time", problems),
-            days: map.read("days", problems),
-            timezone: map.read("timezone", problems),
-            matcher: Match::from_map(map, problems),
-        }
+shape! {
+    /// A limit counts only requests that meet all conditions.
+    WHEN: When = "`when`" {
+        /// The tiers that match: the tier of the limit's `tier`, or otherwise `key:tier`.
+        tier: Vec<Located<String>> = OneOrMany(&Text), Optional;
+        /// A span of each day by the store's clock, such as `"08:00-20:00"`. A span that ends before it starts, such as
+        /// `"22:00-06:00"`, continues on the next day and belongs to the day of its start.
+        time: String = Text, Optional;
+        /// The days of the week: `mon`, `tue`, `wed`, `thu`, `fri`, `sat`, `sun`, or a range such as `mon-fri`.
+        days: Vec<Located<String>> = OneOrMany(&Text), Optional;
+        /// The time zone of `time` and `days`, such as `Europe/Rome`. By default, UTC.
+        timezone: String = Text, Optional;
+        also matcher: Match = &MATCH, |key| key.name != "identity";
     }
 }
-
-/// The conditions of a limit.
-pub(crate) static WHEN: Shape = Shape {
-    title: "`when`",
-    description: "A limit counts only requests that meet all conditions.",
-    keys: &[
-        Key {
-            name: "tier",
-            kind: OneOrMany(&Text),
-            presence: Presence::Optional,
-            description: "The tiers that match: the tier of the limit's `tier`, or otherwise `key:tier`.",
-        },
-        Key {
-            name: "time",
-            kind: Text,
-            presence: Presence::Optional,
-            description: "A span of each day by the store's clock, such as `\"08:00-20:00\"`. A span that ends before it \
-                      starts, such as `\"22:00-06:00\"`, continues on the next day and belongs to the day of its start.",
-        },
-        Key {
-            name: "days",
-            kind: OneOrMany(&Text),
-            presence: Presence::Optional,
-            description: "The days of the week: `mon`, `tue`, `wed`, `thu`, `fri`, `sat`, `sun`, or a range such as `mon-fri`.",
-        },
-        Key {
-            name: "timezone",
-            kind: Text,
-            presence: Presence::Optional,
-            description: "The time zone of `time` and `days`, such as `Europe/Rome`. By default, UTC.",
-        },
-    ],
-    shared_keys: Some((
-        &MATCH,
-        &["host", "path", "case", "methods", "headers", "query", "cookies", "clients", "scheme", "listener", "not"],
-    )),
-};
 
 shape! {
     /// The cost of a request, read from a header field.
@@ -397,13 +350,17 @@ pub(crate) static CANDIDATE: Shape = Shape {
             kind: Integer(1, MAX_PERMITS),
             presence: Presence::Required("rate: 100"),
             description: "Permits per interval.",
+            notes: &[],
         },
         Key {
             name: "interval",
             kind: IntervalKind(1, MAX_INTERVAL),
             presence: Presence::Required("interval: 1m"),
             description: "The interval of the rate.",
+            notes: &[],
         },
     ],
-    shared_keys: Some((&LIMIT, &["algorithm", "burst", "warm_up", "queue", "max_wait", "segments", "timezone"])),
+    shared_keys: Some((&LIMIT, |key| {
+        matches!(key.name, "algorithm" | "burst" | "warm_up" | "queue" | "max_wait" | "segments" | "timezone")
+    })),
 };

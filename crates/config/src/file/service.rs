@@ -86,12 +86,14 @@ pub(crate) static DOMAIN_LIMIT: Shape = Shape {
             kind: Name,
             presence: Presence::Required("name: per-user"),
             description: "The name of the limit in metrics, logs, keys and responses.",
+            notes: &[],
         },
         Key {
             name: "match",
             kind: Entries(&Scalar),
             presence: Presence::Required("match: { user: \"*\" }"),
             description: "The keys and values of a descriptor, in order. In a value, each `*` stands for any characters.",
+            notes: &[],
         },
         Key {
             name: "mode",
@@ -99,25 +101,31 @@ pub(crate) static DOMAIN_LIMIT: Shape = Shape {
             presence: Presence::Required("mode: PER_CLIENT"),
             description: "Whether all descriptors that match share one bucket. The client of `PER_CLIENT` is the values that `*` \
                           matches.",
+            notes: &[],
         },
         Key {
             name: "rate",
             kind: Integer(1, MAX_PERMITS),
             presence: Presence::Required("rate: 100"),
             description: "Permits per interval.",
+            notes: &[],
         },
         Key {
             name: "interval",
             kind: IntervalKind(1, MAX_INTERVAL),
             presence: Presence::Required("interval: 1m"),
             description: "The interval of the rate. Calendar units are only for `fixed_window`.",
+            notes: &[],
         },
         Key {
             name: "algorithm",
             kind: Word(AlgorithmName::WORDS),
             presence: Presence::Optional,
             description: "When a permit becomes available again. By default, the `algorithm` of `service`.",
+            notes: &[],
         },
     ],
-    shared_keys: Some((&LIMIT, &["burst", "warm_up", "segments", "timezone", "on_store_failure", "shadow"])),
+    shared_keys: Some((&LIMIT, |key| {
+        matches!(key.name, "burst" | "warm_up" | "segments" | "timezone" | "on_store_failure" | "shadow")
+    })),
 };

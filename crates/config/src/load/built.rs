@@ -64,12 +64,16 @@ pub fn check(rules: &Map, checks: &'static dyn FileChecks) -> Result<Config, Pro
 /// Returns the keys of these rules, each with the title of its map; and the keys that a library can use.
 #[doc(hidden)]
 pub fn used_and_known_keys(rules: &Map) -> [crate::file::used::Keys; 2] {
-    use crate::file::used::{add_keys_of, known_keys};
+    use crate::file::ROUTE;
+    use crate::file::keys::Note;
+    use crate::file::used::{Keys, add_keys_of, known_keys};
 
     let (mut used, mut tree) = (std::collections::BTreeSet::new(), Tree::default());
     let root = Node { location: Location::START, value: tree.map(rules, Location::START, "") };
     add_keys_of(&root, &crate::file::FILE, &mut used);
-    [used, known_keys()]
+    let of_gateway = ROUTE.keys().filter(|key| key.notes.contains(&Note::OnlyGateway));
+    let of_gateway: Keys = of_gateway.map(|key| (ROUTE.title, key.name)).collect();
+    [used, &known_keys() - &of_gateway]
 }
 
 impl Map {

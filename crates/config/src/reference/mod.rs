@@ -47,7 +47,9 @@ pub fn reference() -> String {
 fn section(shape: &Shape, page: &mut String) {
     _ = write!(page, "\n## {}\n\n{}\n\n", heading(shape), shape.description.trim());
     page.push_str("| key | value | required | default | description |\n|---|---|---|---|---|\n");
-    for Key { name, kind, presence, description } in shape.keys().filter(|key| !matches!(key.kind, Kind::Unsupported)) {
+    for Key { name, kind, presence, description, .. } in
+        shape.keys().filter(|key| !matches!(key.kind, Kind::Unsupported))
+    {
         let (required, default) = match presence {
             Presence::Required(example) => (format!("yes: `{example}`"), String::new()),
             Presence::Default(value) => (String::new(), format!("`{value}`")),

@@ -1,7 +1,6 @@
 //! `defaults`: what routes inherit, and from where.
 
 use crate::Config;
-use crate::file::{DEFAULTS, ROUTE};
 use tidegate_rules::route::{Action, FieldChanges, FieldValue, Route};
 
 const FILE: &str = "upstreams: { api: { targets: ['builtin:echo'] } }
@@ -15,12 +14,6 @@ defaults:
   request_headers: { set: { X-A: '1', X-B: '1' }, remove: [X-C] }
   response_headers: { set: { Server: default } }
 routes:";
-
-/// The keys of a route that `defaults` does not have.
-#[rustfmt::skip]
-const OWN_KEYS: [&str; 11] = [
-    "name", "match", "upstream", "redirect", "respond", "rewrite", "compression", "upgrades", "quota", "authorize", "headers",
-];
 
 /// Returns the route with these keys.
 fn route(keys: &str) -> Route {
@@ -114,14 +107,4 @@ fn inherited_values_are_bounded() {
     };
     let message = "all routes together inherit more than 1000000 values of `defaults`";
     assert!(!problems(2).contains(message) && problems(120).contains(message));
-}
-
-/// A new key of a route belongs to `DEFAULT_KEYS` in `file/defaults.rs` or to `OWN_KEYS`.
-#[test]
-fn route_key_is_in_defaults_or_in_own_keys() {
-    let mut listed: Vec<&str> = DEFAULTS.keys().map(|key| key.name).chain(OWN_KEYS).collect();
-    let mut known: Vec<&str> = ROUTE.keys().map(|key| key.name).collect();
-    listed.sort_unstable();
-    known.sort_unstable();
-    assert_eq!(listed, known, "add a new key to `DEFAULT_KEYS` or `OWN_KEYS`");
 }

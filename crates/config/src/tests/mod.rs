@@ -10,6 +10,7 @@ mod locations;
 mod misspelt;
 mod patterns;
 mod redisson;
+mod route_keys;
 mod service;
 mod unknown;
 

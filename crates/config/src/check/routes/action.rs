@@ -34,7 +34,7 @@ pub(crate) fn action(raw: &file::Route, context: RouteContext<'_>, problems: &mu
             warn_of_any_host(raw, &redirect, problems);
             Ok(Action::Redirect(Box::new(redirect)))
         }
-        Some(("respond", _)) => Ok(Action::Respond(Box::new(respond(raw.respond.required(problems)?, problems)?))),
+        Some(("respond", _)) => Ok(Action::Respond(Box::new(fixed(raw.respond.required(problems)?, 200, problems)?))),
         Some(_) => upstream(&raw.upstream, context.file, problems).map(|name| Action::Forward(Some(name))),
         None => match context.purpose {
             Purpose::Layer | Purpose::Command => Ok(Action::Forward(None)),
@@ -105,39 +105,28 @@ fn is_url(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"<>\\^`|".contains(&byte))
 }
 
-fn respond(raw: &file::Respond, problems: &mut Problems) -> Checked<FixedResponse> {
-    let code = raw.status.optional(problems)?.copied().unwrap_or(200);
-    fixed(code, (&raw.status, &raw.body), (&raw.content_type, &raw.headers), problems)
-}
-
 /// Returns the response to banned clients.
 pub(crate) fn bans(file: &File, problems: &mut Problems) -> Checked<Option<Arc<FixedResponse>>> {
     let Some(raw) = file.bans.optional(problems)? else { return Ok(None) };
-    let code = raw.status.optional(problems)?.copied().unwrap_or(403);
-    fixed(code, (&raw.status, &raw.body), (&raw.content_type, &raw.headers), problems)
-        .map(|fixed| Some(Arc::new(fixed)))
+    fixed(raw, 403, problems).map(|fixed| Some(Arc::new(fixed)))
 }
 
 type RawFields = Located<Vec<(String, Located<String>)>>;
 
-fn fixed(
-    code: u64,
-    (raw_status, raw_body): (&Located<u64>, &Located<String>),
-    (raw_content_type, raw_headers): (&Located<String>, &RawFields),
-    problems: &mut Problems,
-) -> Checked<FixedResponse> {
-    let status = status(code, raw_status, problems);
-    let body = raw_body.optional(problems)?.map(String::as_str).unwrap_or_default();
+fn fixed(raw: &file::Respond, default: u64, problems: &mut Problems) -> Checked<FixedResponse> {
+    let code = raw.status.optional(problems)?.copied().unwrap_or(default);
+    let status = status(code, &raw.status, problems);
+    let body = raw.body.optional(problems)?.map(String::as_str).unwrap_or_default();
     if body.len() > MAX_BODY {
         let message = format!("the body has {} bytes, more than 64 KiB", body.len());
-        return Err(raw_body.report(message, "serve large documents from an upstream", problems));
+        return Err(raw.body.report(message, "serve large documents from an upstream", problems));
     }
     if !body.is_empty() && matches!(code, 204 | 205 | 304) {
         let message = format!("a response with status {code} has no body");
-        return Err(raw_body.report(message, "remove `body`, or use another status", problems));
+        return Err(raw.body.report(message, "remove `body`, or use another status", problems));
     }
-    let content_type = content_type(raw_content_type, "text/plain; charset=utf-8", problems);
-    let headers = headers(raw_headers, problems);
+    let content_type = content_type(&raw.content_type, "text/plain; charset=utf-8", problems);
+    let headers = headers(&raw.headers, problems);
     Ok(FixedResponse {
         status: status?,
         content_type: Some(content_type?).filter(|_| !body.is_empty()),
