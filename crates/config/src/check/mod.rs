@@ -148,6 +148,20 @@ macro_rules! present_keys {
 
 use present_keys;
 
+/// Rejects keys that have no effect for this reason, such as "without `upstream`".
+fn reject_keys(
+    present: &[(&'static str, Location)],
+    reason: &str,
+    help: &'static str,
+    problems: &mut Problems,
+) -> Checked<()> {
+    let mut checked = Ok(());
+    for (key, location) in present {
+        checked = Err(problems.add(*location, format!("{} has no effect {reason}", quote(key)), help));
+    }
+    checked
+}
+
 fn present(keys: &[(&'static str, Option<Location>)]) -> Vec<(&'static str, Location)> {
     keys.iter().filter_map(|(key, location)| Some((*key, (*location)?))).collect()
 }

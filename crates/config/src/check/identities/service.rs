@@ -11,7 +11,7 @@ use crate::Purpose;
 use crate::check::matching::route_context::RouteContext;
 use crate::check::names::{Message, changed_field};
 use crate::check::upstreams::authority;
-use crate::check::{Checked, all, present_keys};
+use crate::check::{Checked, all, present_keys, reject_keys};
 use crate::file::Require;
 use crate::file::located::Located;
 use crate::problem::{Problems, quote};
@@ -60,12 +60,9 @@ pub(super) fn service(
 
 /// Rejects keys that need `service`.
 fn reject_alone(map: &Require, problems: &mut Problems) -> Checked<()> {
-    let mut checked = Ok(());
-    for (key, location) in present_keys!(map, headers pass cache timeout on_failure ca) {
-        let message = format!("{} has no effect without `service`", quote(key));
-        checked = Err(problems.add(location, message, "add `service: http://HOST:PORT/PATH`, or leave the key out"));
-    }
-    checked
+    let keys = present_keys!(map, headers pass cache timeout on_failure ca);
+    let help = "add `service: http://HOST:PORT/PATH`, or leave the key out";
+    reject_keys(&keys, "without `service`", help, problems)
 }
 
 fn target(text: &str, raw: &Located<String>, problems: &mut Problems) -> Checked<(ServiceUrl, Target)> {

@@ -23,7 +23,7 @@ use crate::check::identities::check_configured;
 use crate::check::matching::route_context::RouteContext;
 use crate::check::matching::{matcher, spelling};
 use crate::check::request_value::request_value;
-use crate::check::{Checked, all, present_keys};
+use crate::check::{Checked, all, present_keys, reject_keys};
 use crate::file;
 use crate::file::located::{Located, ValueOrMap};
 use crate::problem::suggest::nearest;
@@ -239,10 +239,8 @@ pub(super) fn reject_extension<'f>(
 fn client(raw: &file::Limit, functions: &[ClientFunction], problems: &mut Problems) -> Checked<ClientSource> {
     let mode = raw.mode.get();
     if mode == Some(&Mode::Overall) {
-        for (key, location) in present_keys!(raw, client on_missing_client duplicates) {
-            let message = format!("{} has no effect on an OVERALL limit", quote(key));
-            problems.add(location, message, "leave it out, or use `mode: PER_CLIENT`");
-        }
+        let keys = present_keys!(raw, client on_missing_client duplicates);
+        _ = reject_keys(&keys, "on an OVERALL limit", "leave it out, or use `mode: PER_CLIENT`", problems);
     }
     let Some(sources) = raw.client.optional(problems)? else {
         return match mode {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::quota::{RateKeys, quota};
 use super::rate_key::default_of;
 use super::spread::Spread;
-use crate::check::{Checked, all, help_for_unknown, present_keys};
+use crate::check::{Checked, all, help_for_unknown, present_keys, reject_keys};
 use crate::file::located::{Located, ValueOrMap};
 use crate::file::{self, File};
 use crate::problem::{Problems, quote};
@@ -47,16 +47,10 @@ pub(super) fn default_keys<'f>(raw: &'f file::Limit, file: &'f File, problems: &
         let rate = raw.rate.optional(problems)?.and_then(|_| default_of(&raw.rate));
         return Ok(RateKeys { rate, interval: &raw.interval, burst: &raw.burst });
     };
-    let mut fault = None;
-    for (key, at) in present_keys!(raw, rate interval burst) {
-        let message = format!("{} has no effect with `tier`: the tier has it", quote(key));
-        fault = Some(problems.add(at, message, "leave it out"));
-    }
+    let keys = present_keys!(raw, rate interval burst);
+    let checked = reject_keys(&keys, "with `tier`: the tier has it", "leave it out", problems);
     let default = tier_named(&source.default, file, problems);
-    match fault {
-        Some(reported) => Err(reported),
-        None => default.and_then(|tier| tier_keys(tier, problems)),
-    }
+    checked.and(default).and_then(|tier| tier_keys(tier, problems))
 }
 
 /// Returns the source of the rates of a limit, if they depend on the request. `default` is its limiter.

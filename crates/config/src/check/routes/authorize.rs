@@ -1,8 +1,8 @@
 //! Routes that evaluate requests for proxies.
 
-use crate::check::{Checked, present_keys};
+use crate::check::{Checked, present_keys, reject_keys};
 use crate::file::{self, File};
-use crate::problem::{Problems, quote};
+use crate::problem::Problems;
 use tidegate_rules::route::{Authorize, Matcher, PathPattern};
 
 pub(crate) fn authorize(
@@ -11,10 +11,9 @@ pub(crate) fn authorize(
     problems: &mut Problems,
 ) -> Checked<Option<Authorize>> {
     let Some(raw) = route.authorize.optional(problems)? else { return Ok(None) };
-    for (key, location) in present_keys!(route, upstream redirect respond limits quota concurrency) {
-        let message = format!("{} has no effect with `authorize`", quote(key));
-        problems.add(location, message, "leave it out: the limits of the original request's route apply");
-    }
+    let keys = present_keys!(route, upstream redirect respond limits quota concurrency);
+    let help = "leave it out: the limits of the original request's route apply";
+    _ = reject_keys(&keys, "with `authorize`", help, problems);
     let nginx = raw.nginx.or_default(problems)?;
     let paths = matcher.map(|matcher| matcher.paths.as_slice()).unwrap_or_default();
     let prefix = paths.iter().find_map(PathPattern::segments_before_rest);

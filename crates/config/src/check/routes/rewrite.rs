@@ -6,7 +6,7 @@ use http::uri::Authority;
 use super::action;
 use super::templates::{self, Variables};
 use crate::check::matching::route_context::RouteContext;
-use crate::check::{Checked, present_keys};
+use crate::check::{Checked, present_keys, reject_keys};
 use crate::file;
 use crate::file::located::Located;
 use crate::problem::{Problems, quote, quote_all};
@@ -19,15 +19,11 @@ const MAX_SHOWN_PATHS: usize = 3;
 
 /// Reports keys that change a request of a route without `upstream`.
 pub(crate) fn check_keys(raw: &file::Route, problems: &mut Problems) -> Checked<()> {
-    let mut result = Ok(());
     if raw.upstream.is_present() {
-        return result;
+        return Ok(());
     }
-    for (name, location) in present_keys!(raw, rewrite request_headers timeout) {
-        let message = format!("{} has no effect without `upstream`", quote(name));
-        result = Err(problems.add(location, message, "add `upstream`, or remove the key"));
-    }
-    result
+    let keys = present_keys!(raw, rewrite request_headers timeout);
+    reject_keys(&keys, "without `upstream`", "add `upstream`, or remove the key", problems)
 }
 
 /// Warns about a `strip_prefix` that no path of the route can have.

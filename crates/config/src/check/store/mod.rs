@@ -3,7 +3,7 @@
 pub(crate) mod cluster;
 pub(crate) mod sentinel;
 
-use crate::check::{Checked, present_keys, tls};
+use crate::check::{Checked, present_keys, reject_keys, tls};
 use crate::file::{self, File};
 use crate::problem::suggest::nearest;
 use crate::problem::{Location, Problems, quote};
@@ -125,10 +125,5 @@ fn reject_redis_keys(raw: &file::Store, problems: &mut Problems) -> Checked<()> 
     let keys = present_keys!(
         raw, user password database tls password_file timeout prefix pool_size fail_readiness min_gateways
     );
-    let mut checked = Ok(());
-    for (key, location) in keys {
-        let message = format!("{} has no effect on the store `memory`", quote(key));
-        checked = Err(problems.add(location, message, "leave it out, or use `url: redis://...`"));
-    }
-    checked
+    reject_keys(&keys, "on the store `memory`", "leave it out, or use `url: redis://...`", problems)
 }
