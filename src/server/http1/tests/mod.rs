@@ -20,7 +20,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tokio::net::TcpListener;
 
-use super::may_contain_end;
+use super::request::may_contain_end;
 use crate::server::testing::{Handler, HandlerService};
 use crate::server::{Drain, DrainTrigger, Server, bind_one};
 use crate::upstream::RequestBody;

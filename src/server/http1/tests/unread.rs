@@ -1,7 +1,7 @@
 //! Request bodies that are not read to their end, and the requests that follow them.
 
 use super::*;
-use crate::server::http1::MAX_DISCARDED;
+use crate::server::http1::request_reader::MAX_DISCARDED;
 use crate::transport::BodyData;
 use crate::wire::soon;
 

@@ -1,35 +1,31 @@
 //! Records the result of a request for the metrics, the rate limit fields of the response, and the report.
 
+pub(super) mod guard;
+
+mod fields;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderValue, StatusCode};
 
-use super::active::Active;
 use super::body::ClientInFlight;
-use super::report::{ReportHandle, RequestOutcome, RequestReport};
-use super::request_id::X_REQUEST_ID;
-use super::{LayerState, NotSent};
-use crate::admission::{Admitted, Denial, RequestInFlight, charge_by_response, denying, give_back};
+use super::report::RequestOutcome;
+use crate::admission::{Admitted, Denial, charge_by_response, denying, give_back};
 use crate::authorization::PassedFields;
-use crate::headers::{self, PolicyFields};
+use crate::headers;
 use crate::recording::PendingLine;
 use crate::ruleset::{FoundRoute, RuleSet};
 use tidegate_limit::clock::{Stopwatch, Timestamp};
 use tidegate_metrics::Metrics;
 use tidegate_rules::evaluation::Evaluation;
 use tidegate_rules::limits::concurrency::Concurrency;
-use tidegate_rules::limits::policy::Policy;
 use tidegate_rules::request::facts::Facts;
 use tidegate_rules::request::identity::Identity;
 use tidegate_rules::route::{Action, Authorize, CorsRequest, Route};
 use tidegate_rules::rules::Charges;
-use tidegate_rules::template::Values;
 use tidegate_store::Store;
-
-/// The field with the original status of a rejection that is sent to nginx.
-const X_TIDEGATE_STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
 
 /// The longest part of a customer's id in the report, in bytes. The issuer of a token chooses its length.
 const MAX_CUSTOMER: usize = 128;
@@ -83,120 +79,6 @@ pub(super) struct RareData {
     pub(super) lines: Vec<PendingLine>,
 }
 
-/// A request in flight. If dropped before its end, it is counted and reported without a response, so that disconnects
-/// are visible.
-pub(super) struct RequestGuard<'r> {
-    state: &'r LayerState,
-    active: &'r Active,
-    pub(super) record: RequestRecord<'r>,
-    /// The handle for the report, if the request has one.
-    report: Option<ReportHandle>,
-    is_finished: bool,
-}
-
-// === impl RequestGuard ===
-
-impl<'r> RequestGuard<'r> {
-    pub(super) fn new(state: &'r LayerState, active: &'r Active, report: Option<ReportHandle>) -> Self {
-        let record = RequestRecord { is_reported: report.is_some(), ..RequestRecord::default() };
-        Self { state, active, record, report, is_finished: false }
-    }
-
-    /// Returns `true` if the charges of an admitted request depend on its response.
-    pub(super) fn is_charged_by_response<B, E>(&self, response: &Result<Response<B>, E>) -> bool {
-        self.record.found.is_some_and(|found| found.compiled.charges_by_response) || !was_sent(response)
-    }
-
-    /// Charges an admitted request by its response. An error of the inner service counts as a response with 500.
-    pub(super) async fn charge_by_response<B, E>(
-        &mut self,
-        charges: Charges<'r>,
-        response: Result<Response<B>, E>,
-    ) -> Result<Response<B>, E> {
-        let status = response.as_ref().map_or(StatusCode::INTERNAL_SERVER_ERROR, Response::status);
-        let store = self.state.store(self.active);
-        self.record.charge_by_response(charges, store, status, was_sent(&response)).await;
-        response
-    }
-
-    /// Takes the slot of the request, for the body of its response.
-    pub(super) fn take_slot(&mut self) -> Option<Box<RequestInFlight>> {
-        self.record.rare.as_mut().and_then(|rare| rare.in_flight.as_mut()?.slot.take())
-    }
-
-    /// Ends the request with a response, to which the rate limit fields are added.
-    pub(super) fn finish<B>(mut self, response: &mut Response<B>) {
-        self.record.send_lines(Some(response.status()));
-        self.record.change_status(response);
-        self.record_end(Some(response.status()));
-        self.record.add_fields(response);
-    }
-
-    /// Ends the request without a response: the inner service failed.
-    pub(super) fn finish_with_error(mut self) {
-        self.record_end(Some(StatusCode::INTERNAL_SERVER_ERROR));
-    }
-
-    fn record_end(&mut self, status: Option<StatusCode>) {
-        self.is_finished = true;
-        self.record.send_lines(status);
-        let (counters, took) = (self.active.rules.metrics(self.record.found), self.record.stopwatch.elapsed());
-        match status {
-            Some(status) => counters.responded(status.as_u16(), took),
-            None => {
-                counters.abandoned(took);
-                self.state.metrics.rejected("client_gone");
-            }
-        }
-        if let Some(ReportHandle(slot)) = &self.report {
-            let RequestRecord { outcome, at, client, reason, .. } = self.record;
-            let client_key = Some(u128::from_ne_bytes(self.record.client_key)).filter(|key| *key != 0);
-            let wait = self.record.wait.or_else(|| (outcome == RequestOutcome::Undecided).then_some(took));
-            let reason = reason.or_else(|| self.record.reason_of_failure(status));
-            let upstream = self.record.route().filter(|_| reason == Some(Concurrency::POLICY));
-            let upstream = upstream.and_then(|route| route.action.upstream().cloned());
-            let route = self.record.route().map(|route| Arc::clone(&route.name));
-            let rare = self.record.rare.as_mut();
-            let (limit, customer) = rare.map(|rare| (rare.limit.take(), rare.customer.take())).unwrap_or_default();
-            let request_id = self.record.request_id().cloned();
-            let report = RequestReport {
-                route,
-                outcome,
-                at,
-                client,
-                client_key,
-                limit,
-                reason,
-                customer,
-                network: client.map(|client| self.active.rules.rules.addresses.network(client)),
-                permits: self.record.permits.into(),
-                upstream,
-                wait,
-                #[cfg(feature = "otlp")]
-                matched: self.record.matched,
-                request_id,
-            };
-            _ = slot.set(report); // if the handle is reused, the first report stays
-        }
-    }
-}
-
-impl Drop for RequestGuard<'_> {
-    fn drop(&mut self) {
-        if !self.is_finished {
-            let panics = std::thread::panicking().then_some(StatusCode::INTERNAL_SERVER_ERROR);
-            self.record_end(panics);
-        }
-    }
-}
-
-/// Returns `false` if a [`NotSent`] marks the response: no upstream has received the request.
-fn was_sent<B, E>(response: &Result<Response<B>, E>) -> bool {
-    response.as_ref().map_or(true, |response| response.extensions().get::<NotSent>().is_none())
-}
-
-// === impl RequestRecord ===
-
 impl<'r> RequestRecord<'r> {
     /// Returns the route of the request, if one matches.
     pub(super) fn route(&self) -> Option<&'r Route> {
@@ -241,19 +123,6 @@ impl<'r> RequestRecord<'r> {
     /// Returns `true` if a proxy asks for an authorization.
     pub(super) fn is_authorization(&self) -> bool {
         self.rare.as_ref().is_some_and(|rare| rare.authorize.is_some())
-    }
-
-    /// Changes the status of a response to nginx, which turns statuses other than 2xx, 401 and 403 into 500.
-    fn change_status<B>(&self, response: &mut Response<B>) {
-        let Some(Authorize { nginx: true, .. }) = self.rare.as_ref().and_then(|rare| rare.authorize) else { return };
-        let status = response.status();
-        if status.is_success() {
-            return;
-        }
-        response.headers_mut().insert(X_TIDEGATE_STATUS, status.as_u16().into());
-        if status != StatusCode::UNAUTHORIZED {
-            *response.status_mut() = StatusCode::FORBIDDEN;
-        }
     }
 
     /// Returns the time since the request was received.
@@ -341,22 +210,6 @@ impl<'r> RequestRecord<'r> {
         }
     }
 
-    /// Records the rate limit fields of the response.
-    fn record_fields(&mut self, charges: &Charges<'_>) {
-        let Some(FoundRoute { route, compiled }) = self.found else { return };
-        self.rate_limit = compiled.members.rate_limit(charges.decisions());
-        let changed = charges.changed_limits();
-        let limits = changed.as_deref().unwrap_or(&route.limits);
-        self.legacy = route
-            .rate_limit_headers
-            .legacy
-            .then(|| headers::legacy(limits, charges.decisions()))
-            .flatten()
-            .map(Box::new);
-        let policy = changed.filter(|_| compiled.policy.is_some()).and_then(|limits| Policy::new(&limits));
-        self.changed_policy = policy.map(|policy| Box::new(policy.at(charges.decided_at().unwrap_or_default())));
-    }
-
     /// Records and counts that a ban rejects the request.
     pub(super) fn record_ban(&mut self, metrics: &Metrics) {
         self.reason = Some("banned");
@@ -393,50 +246,6 @@ impl<'r> RequestRecord<'r> {
             (RequestOutcome::Limited, _) => Some("limited"),
             (_, Action::Respond(_)) => Some("respond"),
             _ => None,
-        }
-    }
-
-    /// Returns the value of `RateLimit-Policy`. Returns `None` if the response has no such field.
-    pub(super) fn policy(&self) -> Option<HeaderValue> {
-        self.rate_limit.as_ref()?;
-        match &self.changed_policy {
-            Some(policy) => Some((**policy).clone()),
-            None => Some(self.found?.compiled.policy.as_ref()?.at(self.at.unwrap_or_default())),
-        }
-    }
-
-    /// Adds the rate limit fields and the id to the response.
-    fn add_fields<B>(&mut self, response: &mut Response<B>) {
-        let response_is_authorization = self.is_authorization() && response.status().is_success();
-        if let Some(route) = self.route()
-            && let Some(changes) = &route.response_headers
-        {
-            let request_id = self.request_id().and_then(|id| id.to_str().ok());
-            let values = Values { route: &route.name, request_id, ..Values::default() };
-            changes.apply(response.headers_mut(), changes.render(&values));
-        }
-        let fields = self.policy().zip(self.rate_limit.take());
-        let of_limits = fields.map(|(policy, rate_limit)| PolicyFields { policy, rate_limit });
-        let RareData { request_id, cors, in_flight, passed, .. } =
-            self.rare.take().map(|rare| *rare).unwrap_or_default();
-        let quota = in_flight.and_then(|in_flight| in_flight.quota);
-        let quota = quota.filter(|_| self.route().is_some_and(|route| route.rate_limit_headers.ietf));
-        let of_slots = quota.and_then(|(per_client, remaining)| headers::in_flight(per_client, remaining));
-        headers::insert(response.headers_mut(), [of_limits, of_slots]);
-        if let Some(id) = request_id {
-            response.headers_mut().insert(X_REQUEST_ID, id);
-        }
-        // Left only for a proxy that asks, which copies them to its request.
-        for (name, value) in passed.iter().flat_map(|passed| passed.iter()).filter(|_| response_is_authorization) {
-            response.headers_mut().append(name, value.clone());
-        }
-        if let (Some(route), Some(request)) = (self.route(), cors)
-            && let Some(cors) = &route.cors
-        {
-            cors.add_fields(response.headers_mut(), &request);
-        }
-        if let Some(legacy) = self.legacy.take() {
-            legacy.insert(response.headers_mut());
         }
     }
 }
