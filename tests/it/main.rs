@@ -18,6 +18,7 @@ mod charge_on;
 mod check;
 mod checker;
 mod checker_losses;
+mod checker_tables;
 mod client_rates;
 mod cluster;
 mod company;

@@ -7,7 +7,7 @@ pub mod fleet;
 mod load;
 pub mod log;
 pub mod replay;
-mod rule_file;
+pub mod rule_file;
 pub mod table;
 mod verdict;
 

@@ -3,6 +3,7 @@
 //! Each check is a function from text to findings. `samples` tests each check with a bad sample.
 
 mod imports;
+mod metrics;
 mod picture;
 mod samples;
 mod tree;
@@ -101,6 +102,11 @@ fn modules_with_folders_use_mod_rs() {
     let sources = rust();
     let advice = "a module with a folder is in the `mod.rs` of the folder";
     assert_none(advice, sources.iter().filter_map(|source| check_module_file(&source.path, &sources)));
+}
+
+#[test]
+fn every_method_of_metrics_has_a_caller() {
+    assert_none("call this method where its event happens, or remove it", metrics::find_uncalled(&rust()).into_iter());
 }
 
 #[test]

@@ -27,6 +27,15 @@ fn unfinished_sleeping_blank_and_long_code_is_found() {
 }
 
 #[test]
+fn metrics_without_a_caller_are_found() {
+    let metrics = "pub fn counted(&self) {}\npub fn forgotten<T>(&self, _: T) {}\npub const fn tested() {}\n";
+    let user = "fn f() { metrics.counted(); }\n#[cfg(test)]\nmod tests { fn f() { x::tested(); } }\n";
+    let sources = [sample("crates/metrics/src/a.rs", metrics), sample("src/b.rs", user)];
+    let uncalled = metrics::find_uncalled(&sources);
+    assert_eq!(uncalled, ["crates/metrics/src/a.rs: forgotten", "crates/metrics/src/a.rs: tested"]);
+}
+
+#[test]
 fn missing_contracts_are_found() {
     let script = "-- a script\n-- KEYS  one\n\n-- ARGV  none\n";
     assert_eq!(
