@@ -69,8 +69,9 @@ impl Call<'_> {
     /// The maximum number of entries of a descriptor.
     pub const MAX_ENTRIES: usize = 32;
 
-    /// The maximum length of a domain's name, a key or a value, in bytes. Header fields of requests are shorter.
-    pub const MAX_TEXT: usize = 16 << 10;
+    /// The maximum length of a domain's name, a key or a value, in bytes: what Envoy accepts by default as all header fields of a
+    /// request. A client whose value is an error would have no limit if its proxy passes requests after errors.
+    pub const MAX_TEXT: usize = 60 << 10;
 
     /// Checks the bounds of the call.
     ///
