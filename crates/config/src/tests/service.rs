@@ -6,6 +6,7 @@ use tidegate_limit::algorithm::gcra::warm_up::WarmUp;
 use tidegate_limit::calendar::{Calendar, Unit};
 use tidegate_limit::{Algorithm, Mode, Quota};
 use tidegate_rules::limits::rule::OnStoreFailure;
+use tidegate_rules::settings::store::StoreSettings;
 use tidegate_service::{Domain, Entry};
 
 use crate::{
@@ -122,4 +123,20 @@ fn saved_texts_replace_the_files_of_descriptors() {
     assert_eq!(found(domain(&config, "b"), &[("k", "x")]), Some("k"));
     let error = load(&main.replace("?none", "none")).expect_err("an error").to_string();
     assert!(error.contains("`none.yaml` is not among the saved files"), "{error}");
+}
+
+/// A proxy waits for an answer for a shorter time than for a response.
+#[test]
+fn service_shortens_the_default_timeout_of_the_store() {
+    let timeout = |text: &str| match parse(text).store {
+        StoreSettings::Redis(redis) => redis.timeout.as_millis(),
+        StoreSettings::Memory { .. } => panic!("no Redis: {text}"),
+    };
+    let store = "store: redis://127.0.0.1:6379";
+    assert_eq!(timeout(&format!("{store}{RULES}")), 12);
+    assert_eq!(timeout(&format!("store: {{ url: 'redis://127.0.0.1:6379', timeout: 50ms }}{RULES}")), 50);
+    assert_eq!(
+        timeout(&format!("{store}\nlisten: 127.0.0.1:8080\nroutes: [{{ name: a, match: {{}}, respond: {{}} }}]")),
+        50
+    );
 }

@@ -58,7 +58,10 @@ pub(crate) fn store(file: &File, files: ReferencedFiles<'_>, problems: &mut Prob
             cluster: cluster?.into(),
             tls: tls?.unwrap_or_default(),
             password_file: password_file?,
-            timeout: raw.timeout.duration(StoreSettings::DEFAULT_TIMEOUT),
+            timeout: raw.timeout.duration(match file.service.is_present() {
+                true => StoreSettings::DEFAULT_TIMEOUT_OF_SERVICE,
+                false => StoreSettings::DEFAULT_TIMEOUT,
+            }),
             prefix: raw.prefix.get().cloned().unwrap_or_default(),
             pool_size: raw.pool_size.number(StoreSettings::DEFAULT_POOL_SIZE, problems)?,
             key_secret: key_secret?,
