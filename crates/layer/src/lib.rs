@@ -92,10 +92,12 @@ pub mod admission;
 #[doc(hidden)]
 pub mod authorization;
 pub mod build;
+mod domains;
 #[doc(hidden)]
 pub mod headers;
 #[doc(hidden)]
 pub mod layer;
+mod limit_counters;
 mod limiter;
 #[doc(hidden)]
 pub mod local_response;

@@ -11,12 +11,14 @@ use http::{HeaderMap, Method, Request};
 use ipnet::IpNet;
 use tokio::time::Instant;
 
-use crate::admission::{Admitted, Denial, Permit, may_wait};
+use crate::admission::{Permit, may_wait};
 use crate::authorization::{AskService, WorkerServices};
+use crate::domains::CompiledDomains;
 use crate::headers::Members;
+use crate::limit_counters::LimitCounters;
 use crate::recording::Inputs;
 use crate::rejected::{Cause, LimitId};
-use tidegate_metrics::{InFlightMetrics, LimitMetrics, Metrics, RouteMetrics, ServiceMetrics, WaitMetrics};
+use tidegate_metrics::{InFlightMetrics, Metrics, RouteMetrics, ServiceMetrics, WaitMetrics};
 use tidegate_rules::charge::{ClientId, Limiter};
 use tidegate_rules::client::ClientSource;
 use tidegate_rules::limits::policy::Policy;
@@ -27,7 +29,8 @@ use tidegate_rules::request::sanitize::{
 };
 use tidegate_rules::route::upgrade::Upgrade;
 use tidegate_rules::route::{Compression, FieldChanges, RenderedValues, Rewrite, Route};
-use tidegate_rules::rules::{Charges, LimitCharge, Rules, Verifier};
+use tidegate_rules::rules::{Rules, Verifier};
+use tidegate_service::Domains;
 
 /// The rules that apply to a request from its facts to its response.
 #[derive(Debug)]
@@ -42,6 +45,8 @@ pub struct RuleSet {
     unrouted: RouteMetrics,
     /// Asks the services of routes. Empty in a layer, whose routes have none.
     services: WorkerServices,
+    /// The domains of the rate limit service.
+    pub domains: CompiledDomains,
     /// The values of requests that recordings have.
     pub recorded: Arc<Inputs>,
     /// Whether a route has a `timeout`, or an upstream a `total` timeout.
@@ -113,9 +118,8 @@ pub struct FoundRoute<'r> {
 #[derive(Debug)]
 pub struct CompiledRoute {
     metrics: RouteMetrics,
-    limits: Vec<LimitMetrics>,
-    /// The identities of the limits, for operators.
-    limit_ids: Vec<LimitId>,
+    /// The counters of the limits.
+    pub limits: LimitCounters,
     /// The identities of the other causes of rejections, in the order of [`Cause::ALL`].
     cause_ids: [LimitId; Cause::ALL.len()],
     /// The upstream of the route, for each worker.
@@ -160,8 +164,14 @@ impl RuleSet {
             compiled,
             unrouted: metrics.route(""),
             services: Box::default(),
+            domains: CompiledDomains::new(Arc::default(), metrics),
             has_total_timeouts: false,
         }
+    }
+
+    /// Adds the domains of the rate limit service.
+    pub fn with_domains(self, domains: Arc<Domains>, metrics: &Metrics) -> Self {
+        Self { domains: CompiledDomains::new(domains, metrics), ..self }
     }
 
     /// Adds the upstreams of the routes. `find` returns the upstream with a name.
@@ -205,9 +215,9 @@ impl RuleSet {
         self.rules.requests.request_id
     }
 
-    /// Returns the limiters of all limits.
+    /// Returns the limiters of all limits, of routes and of domains.
     pub fn limiters(&self) -> impl Iterator<Item = &Arc<Limiter>> {
-        self.rules.limits().map(|(_, limit)| &limit.limiter)
+        self.rules.limits().map(|(_, limit)| &limit.limiter).chain(self.domains.limiters())
     }
 
     /// Reads the facts of a request. Handlers check the host themselves.
@@ -324,13 +334,6 @@ fn method_for_handler<B>(request: &Request<B>) -> &Method {
 impl CompiledRoute {
     fn new(route: &Route, metrics: &Metrics) -> Self {
         let responses = metrics.route(Arc::clone(&route.name));
-        let limits = route.limits.iter().map(|limit| {
-            let owner = if limit.is_shared { Arc::from("") } else { Arc::clone(&route.name) };
-            let counters = metrics.limit(owner, &limit.name);
-            counters.set_retention(limit.limiter.quota.retention_millis());
-            counters
-        });
-        let limits = limits.collect();
         let (policy, members) = match route.rate_limit_headers.ietf {
             true => (Policy::new(&route.limits), Members::new(&route.limits)),
             false => (None, Members::default()),
@@ -339,8 +342,7 @@ impl CompiledRoute {
         let waits = route.limits.iter().any(may_wait).then(|| metrics.waits(Arc::clone(&route.name)));
         Self {
             metrics: responses,
-            limits,
-            limit_ids: route.limits.iter().map(|limit| LimitId::new(limit.owner(&route.name), &limit.name)).collect(),
+            limits: LimitCounters::new(&route.name, &route.limits, metrics),
             cause_ids: Cause::ALL.map(|cause| LimitId::of_cause(&route.name, cause)),
             upstreams: Box::default(),
             waits,
@@ -367,57 +369,8 @@ impl CompiledRoute {
         self.upstreams.first()?.total_timeout()
     }
 
-    /// Returns the identity of the limit at this position.
-    pub fn limit_id(&self, index: usize) -> Option<LimitId> {
-        self.limit_ids.get(index).copied()
-    }
-
     /// Returns the identity of another cause of rejections.
     pub fn cause_id(&self, cause: Cause) -> LimitId {
         self.cause_ids[cause as usize]
-    }
-
-    /// Counts the decision of each limit. A limit that would have granted a rejected request counts nothing, since it
-    /// was not charged. Calls `rejected` with each limit that rejects the request.
-    pub fn count(
-        &self,
-        charges: &Charges<'_>,
-        admitted: &Result<Admitted, Denial>,
-        rejected: impl Fn(&LimitCharge<'_>),
-    ) {
-        let (is_by_limits, passed) = match admitted {
-            Ok(_) => (true, true),
-            Err(Denial::Limited { .. }) => (true, false),
-            Err(Denial::StoreFailed(_) | Denial::Busy { .. }) => (false, false),
-        };
-        let is_local = charges.is_local();
-        for entry in charges.iter() {
-            let Some(counter) = self.limits.get(entry.index) else { continue };
-            if let Some(rates) = &entry.limit.rates {
-                counter.had_unknown_tiers(rates.take_unknown());
-            }
-            let decision = entry.decision.filter(|_| is_by_limits);
-            if decision.is_some_and(|decision| decision.overflow) {
-                counter.overflowed();
-            }
-            if let Some(decision) = decision.filter(|_| !is_local)
-                && let Some(capacity) = entry.limit.limiter.unused_permits(decision.shard)
-            {
-                counter.record_remaining(decision.remaining, capacity);
-            }
-            match (decision, entry.limit.shadow) {
-                // Not asked: a cached refusal of other limits rejected the request.
-                (None, _) if is_by_limits && !passed && !entry.limit.limiter.quota.is_adopted() => {}
-                (None, _) => counter.store_failed(),
-                (Some(decision), _) if decision.granted && passed && is_local => counter.store_failed(),
-                (Some(decision), _) if decision.granted && passed => counter.allowed(),
-                (Some(decision), _) if decision.granted => {}
-                (Some(_), true) => counter.shadow_limited(),
-                (Some(_), false) => {
-                    counter.limited();
-                    rejected(&entry);
-                }
-            }
-        }
     }
 }

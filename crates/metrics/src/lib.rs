@@ -35,6 +35,8 @@ pub use self::process::reloads::ReloadOutcome;
 use self::process::reloads::Reloads;
 use self::process::usage::Usage;
 pub use self::reference::reference;
+use self::requests::calls::Calls;
+pub use self::requests::calls::{CallMetrics, CallResult};
 use self::requests::in_flight::InFlight;
 pub use self::requests::in_flight::InFlightMetrics;
 pub use self::requests::limits::LimitMetrics;
@@ -68,6 +70,7 @@ pub struct Metrics {
     waits: Waits,
     in_flight: InFlight,
     services: Services,
+    calls: Calls,
     connections: Connections,
     config: Reloads,
     identities: Identities,
@@ -103,6 +106,7 @@ impl Metrics {
             waits: Waits::new(&durations),
             in_flight: InFlight::default(),
             services: Services::default(),
+            calls: Calls::new(&durations),
             connections: Connections::default(),
             config: Reloads::default(),
             identities: Identities::default(),
@@ -135,6 +139,8 @@ impl Metrics {
             catalog.section("Client connections");
             return self.connections.describe_rejected(catalog);
         }
+        catalog.section("The rate limit service");
+        self.calls.describe(catalog);
         catalog.section("Upstreams");
         self.services.describe(catalog);
         self.upstreams.describe(catalog);

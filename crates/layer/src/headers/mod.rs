@@ -5,11 +5,13 @@
 //! to clients: the state of an OVERALL limit is for operators. Shadow limits are invisible, because they reject no
 //! requests.
 
+mod call;
 mod rename;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+pub use self::call::of_call;
 use self::rename::PolicyNames;
 use tidegate_limit::Wait;
 use tidegate_rules::charge::Decision;

@@ -114,7 +114,7 @@ impl RateLimitLayer {
         charges.set_permits(permits);
         let waits = compiled.waits.as_ref().map(|metrics| Box::new(RouteWaits { metrics, deadline: None }));
         let admitted = admit(store, &self.state.queues, &mut charges, waits).await;
-        compiled.count(&charges, &admitted, |_| {});
+        compiled.limits.count(&charges, &admitted, |_| {});
         if let Some(error) = store_failure(&admitted) {
             self.state.metrics.store_failed(error.cause());
         }

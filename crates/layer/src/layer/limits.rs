@@ -49,8 +49,8 @@ impl LayerState {
         else {
             return;
         };
-        compiled.count(charges, admitted, |refusing| {
-            if let (Some(rejected), Some(limit)) = (&self.options.rejected, compiled.limit_id(refusing.index)) {
+        compiled.limits.count(charges, admitted, |refusing| {
+            if let (Some(rejected), Some(limit)) = (&self.options.rejected, compiled.limits.id(refusing.index)) {
                 rejected.record(self.worker.unwrap_or(0), limit, refusing.charge.client.as_ref(), store);
             }
         });

@@ -39,6 +39,7 @@ mod answered;
 mod ask;
 mod body;
 mod builder;
+mod call;
 mod check;
 mod concurrency;
 mod credentials;
@@ -83,6 +84,7 @@ pub use self::active::Stores;
 use self::body::ServedBody;
 use self::builder::Options;
 pub use self::builder::{LayerError, RateLimitLayerBuilder, Unmatched};
+pub use self::call::{ActiveDomains, DecidedCall, DomainCall};
 pub use self::check::{Admission, CheckError, Limited};
 use self::disconnect::Disconnection;
 pub use self::known_overrides::KnownOverrides;
@@ -438,7 +440,10 @@ fn compile(config: &Config, store: &Store, metrics: &Metrics) -> RuleSet {
     }
     let mut rules = RuleSet::new(rules, config.verifier.clone(), metrics);
     rules.recorded = Arc::new(Inputs::new(&config.rules, &config.secrets.detector()));
-    rules
+    match &config.service {
+        Some(service) => rules.with_domains(Arc::clone(&service.domains), metrics),
+        None => rules,
+    }
 }
 
 /// Makes the layer's own response to a rejected request. Reuses the allocations of the request's fields and extensions.

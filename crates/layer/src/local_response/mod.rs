@@ -256,7 +256,7 @@ impl LocalResponse {
     }
 
     /// Returns the status and the problem details as JSON.
-    fn problem(&self) -> (StatusCode, Vec<u8>) {
+    pub fn problem(&self) -> (StatusCode, Vec<u8>) {
         match self {
             Self::Options | Self::Preflight => return (StatusCode::NO_CONTENT, Vec::new()),
             Self::Authorized => return (StatusCode::OK, Vec::new()),

@@ -1,6 +1,7 @@
-//! Metrics of requests: by route, by limit, their responses, those that wait, those in flight, and those
-//! that a service had to allow.
+//! Metrics of requests: by route, by limit, their responses, those that wait, those in flight, those that a service had
+//! to allow, and the calls of the rate limit service.
 
+pub(crate) mod calls;
 pub(crate) mod in_flight;
 pub(crate) mod limits;
 pub(crate) mod responses;

@@ -99,20 +99,26 @@ impl ByCalendar {
 
 impl Current {
     fn new(limits: &[(String, Quota)], now: Timestamp) -> Option<Self> {
-        let mut list = String::new();
-        for (name, quota) in limits {
-            let separator = if list.is_empty() { "" } else { ", " };
-            // Writing to a string cannot fail.
-            _ = write!(list, "{separator}\"{name}\";q={}", quota.full());
-            // The window is in whole seconds, and is omitted below one second.
-            let refill = quota.refill(now);
-            if refill >= 1_000 {
-                _ = write!(list, ";w={}", refill.div_ceil(1_000));
-            }
-        }
-        let value = (!list.is_empty()).then(|| HeaderValue::try_from(list).ok()).flatten()?;
+        let value = value(limits.iter().map(|(name, quota)| (name.as_str(), quota)), now)?;
         Some(Self { value, valid: valid(limits, now) })
     }
+}
+
+/// Returns the value of the header for limits with these names and quotas, at a time of the store's clock. Returns `None`
+/// without limits.
+pub fn value<'q>(limits: impl Iterator<Item = (&'q str, &'q Quota)>, now: Timestamp) -> Option<HeaderValue> {
+    let mut list = String::new();
+    for (name, quota) in limits {
+        let separator = if list.is_empty() { "" } else { ", " };
+        // Writing to a string cannot fail.
+        _ = write!(list, "{separator}\"{name}\";q={}", quota.full());
+        // The window is in whole seconds, and is omitted below one second.
+        let refill = quota.refill(now);
+        if refill >= 1_000 {
+            _ = write!(list, ";w={}", refill.div_ceil(1_000));
+        }
+    }
+    (!list.is_empty()).then(|| HeaderValue::try_from(list).ok()).flatten()
 }
 
 /// Returns the time span around `now` in which no window of varying length begins or ends.

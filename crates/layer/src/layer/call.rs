@@ -1,0 +1,93 @@
+//! Decides calls of the rate limit service: with the same store, metrics and failure policies as requests to routes.
+
+use std::sync::Arc;
+
+use super::active::Active;
+use super::{LayerState, RateLimitLayer};
+use crate::admission::{Denial, admit, store_failure};
+use crate::domains::FoundDomain;
+use tidegate_metrics::CallMetrics;
+use tidegate_rules::limits::rule::OnStoreFailure;
+use tidegate_rules::rules::Charges;
+use tidegate_service::{Call, CallCharges};
+
+/// The milliseconds after which a proxy may repeat a call that the store could not decide. A guess, as for requests.
+const RETRY_AFTER_FAILURE: u64 = 1_000;
+
+/// The active domains and their store. A call uses one version of them.
+#[derive(Debug)]
+pub struct ActiveDomains {
+    state: Arc<LayerState>,
+    active: Arc<Active>,
+}
+
+/// The charges of a call, before the decision.
+#[derive(Debug)]
+pub struct DomainCall<'d> {
+    domain: FoundDomain<'d>,
+    charges: CallCharges<'d>,
+}
+
+/// A decided call.
+#[derive(Debug)]
+pub struct DecidedCall<'d> {
+    /// The charges, with the decisions about them.
+    pub charges: CallCharges<'d>,
+    /// Whether the store did not decide, and a limit with `on_store_failure: deny` rejects the call.
+    pub has_store_failed: bool,
+    /// Counts the call.
+    pub metrics: &'d CallMetrics,
+}
+
+impl RateLimitLayer {
+    /// Returns the active domains of the rate limit service.
+    #[doc(hidden)]
+    pub fn active_domains(&self) -> ActiveDomains {
+        ActiveDomains { state: Arc::clone(&self.state), active: self.state.active.load_full() }
+    }
+}
+
+impl ActiveDomains {
+    /// Returns the charges of a call, which has passed [`validate`](Call::validate). Returns `None` if no domain has its
+    /// name.
+    pub fn charges(&self, call: &Call<'_>) -> Option<DomainCall<'_>> {
+        let domain = self.active.rules.domains.find(call.domain)?;
+        Some(DomainCall { domain, charges: domain.domain.charges(call) })
+    }
+
+    /// Returns the counters of the calls without a domain.
+    pub fn other_calls(&self) -> &CallMetrics {
+        self.active.rules.domains.others()
+    }
+
+    /// Makes all charges of a call or none. No limit of a domain lets calls wait.
+    pub async fn decide<'d>(&'d self, call: DomainCall<'d>) -> DecidedCall<'d> {
+        let DomainCall { domain, mut charges } = call;
+        let store = self.state.store(&self.active);
+        let admitted = admit(store, &self.state.queues, &mut charges.charges, None).await;
+        domain.limits.count(&charges.charges, &admitted, |refusing| {
+            if let (Some(rejected), Some(limit)) = (&self.state.options.rejected, domain.limits.id(refusing.index)) {
+                rejected.record(self.state.worker.unwrap_or(0), limit, refusing.charge.client.as_ref(), store);
+            }
+        });
+        if let Some(error) = store_failure(&admitted) {
+            self.state.metrics.store_failed(error.cause());
+        }
+        let has_store_failed = matches!(admitted, Err(Denial::StoreFailed(_)));
+        if has_store_failed {
+            refuse_denying(&mut charges.charges);
+        }
+        DecidedCall { charges, has_store_failed, metrics: domain.calls }
+    }
+}
+
+/// Records that the limits with `on_store_failure: deny` reject the call. An error instead would let the request pass: by
+/// default, proxies pass requests if the service fails.
+fn refuse_denying(charges: &mut Charges<'_>) {
+    for position in 0..charges.len() {
+        let limit = charges.at(position).limit;
+        if limit.on_store_failure == OnStoreFailure::Deny && !limit.shadow {
+            charges.refuse(position, 0, RETRY_AFTER_FAILURE);
+        }
+    }
+}
