@@ -67,7 +67,9 @@ mod gateway;
 mod http;
 #[doc(hidden)]
 pub mod internals;
+mod protobuf;
 mod server;
+mod service;
 mod transport;
 mod upstream;
 

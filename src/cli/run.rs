@@ -155,6 +155,10 @@ fn start(
     for (address, scheme) in gateway.addresses().iter().zip(schemes) {
         tracing::info!("listening on {}", url(scheme, address));
     }
+    let of_service = [("grpc", gateway.service_grpc_address()), ("http", gateway.service_http_address())];
+    for (scheme, address) in of_service.into_iter().filter_map(|(scheme, address)| Some((scheme, address?))) {
+        tracing::info!("rate limit service on {}", url(scheme, &address));
+    }
     if let Some(address) = gateway.admin_address() {
         tracing::info!("admin on {}", url("http", address));
     }

@@ -7,6 +7,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::listen_entries::listen_entries;
 use crate::transport::{MAX_PIPES, disable_pipes};
 use tidegate_config::Config;
 
@@ -75,9 +76,10 @@ fn raise_limit(wanted: u64) -> u64 {
 
 impl DescriptorNeed {
     fn new(config: &Config, workers: usize) -> Self {
-        let listener_connections: usize = config.listen.iter().map(|listen| listen.max_connections).sum();
+        let entries = listen_entries(config);
+        let listener_connections: usize = entries.iter().map(|entry| entry.listen.max_connections).sum();
         // Each worker has a socket for every address, and a second descriptor of it for a successor.
-        let per_worker = PER_WORKER + 2 * config.listen.len() as u64;
+        let per_worker = PER_WORKER + 2 * entries.len() as u64;
         Self {
             connections: listener_connections.min(config.max_connections) as u64,
             other: RESERVE + workers as u64 * per_worker,

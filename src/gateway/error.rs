@@ -19,7 +19,7 @@ pub enum GatewayStartError {
         cause: io::Error,
     },
     /// systemd passes a socket whose address is not in the rule file.
-    #[error("systemd passed a socket on {address}, but no entry of `listen` or `admin` has this address")]
+    #[error("systemd passed a socket on {address}, but `listen`, `service` and `admin` do not have this address")]
     Unclaimed {
         /// The address of the socket.
         address: ListenAddress,

@@ -8,12 +8,12 @@ use std::time::Duration;
 use socket2::Socket;
 
 use super::inherited::{self, InheritedSockets};
+use super::listen_entries::{ListenEntry, Role, listen_entries};
 use super::socket_file::{self, CurrentSockets, ListeningSocket, OWNER_ONLY};
 use super::{GatewayStartError, descriptors};
 use crate::gateway::access;
 use crate::server::{Drain, DrainReason, DrainTrigger, GatewayConnections, Server, bind, bind_alone, ensure_free};
 use crate::transport::tls::{CertificateWatcher, Termination};
-use tidegate_config::diff::listeners as named_listeners;
 use tidegate_config::{Config, Listen, ListenAddress};
 use tidegate_metrics::Metrics;
 
@@ -21,8 +21,16 @@ use tidegate_metrics::Metrics;
 const CLOSE_RETRIES: u32 = 50;
 const CLOSE_PAUSE: Duration = Duration::from_millis(20);
 
-/// The sockets that a worker serves, each with its server.
-pub(super) type Served = Vec<(Server, Socket)>;
+/// The sockets that a worker serves.
+pub(super) type Served = Vec<ServedSocket>;
+
+/// A socket that a worker serves.
+#[derive(Debug)]
+pub(super) struct ServedSocket {
+    pub(super) role: Role,
+    pub(super) server: Server,
+    pub(super) socket: Socket,
+}
 
 /// All listeners of a gateway.
 #[derive(Debug)]
@@ -37,11 +45,12 @@ pub(super) struct Listeners {
     current: CurrentSockets,
 }
 
-/// An entry of `listen`.
+/// An entry that the gateway listens on.
 #[derive(Debug)]
 struct Entry {
-    /// The address in the rule file, numbered if several entries have port 0.
+    /// See [`ListenEntry`].
     name: String,
+    role: Role,
     listen: Listen,
     server: Server,
     tls: Option<Arc<Termination>>,
@@ -76,10 +85,11 @@ impl Listeners {
         let max_connections = descriptors::reserve(config, workers);
         let connections = GatewayConnections::new(max_connections, config.rules.addresses.clone(), Arc::clone(metrics));
         let mut entries = Vec::new();
-        for (name, listen) in named_listeners(config) {
-            let inherited = inherited.take(&listen.address);
-            let sockets = open(listen, workers, inherited)?;
-            entries.push(Entry::new(name, listen, set_up_tls(listen)?, sockets, &connections));
+        for entry in listen_entries(config) {
+            let inherited = inherited.take(&entry.listen.address);
+            let sockets = open(&entry.listen, workers, inherited)?;
+            let tls = set_up_tls(&entry.listen)?;
+            entries.push(Entry::new(entry, tls, sockets, &connections));
         }
         let mut admin = Vec::new();
         if let Some(address) = &config.admin {
@@ -104,10 +114,9 @@ impl Listeners {
         distribute(&self.entries.iter().collect::<Vec<_>>(), workers)
     }
 
-    /// Returns the address of each entry, with the port that the system chose for port 0.
-    pub(super) fn addresses(&self) -> Vec<ListenAddress> {
-        let sockets = self.entries.iter().filter_map(|entry| entry.sockets.first());
-        sockets.filter_map(|listening| inherited::local_address(&listening.socket)).collect()
+    /// Returns the address of each entry with this role, with the port that the system chose for port 0.
+    pub(super) fn addresses(&self, role: Role) -> Vec<ListenAddress> {
+        self.entries.iter().filter(|entry| entry.role == role).filter_map(Entry::address).collect()
     }
 
     /// Returns a duplicate of the admin socket.
@@ -143,19 +152,20 @@ impl Listeners {
     /// Opens what a changed configuration needs. Changes nothing yet.
     pub(super) fn plan(&self, config: &Config, workers: usize) -> Result<ListenerPlan, GatewayStartError> {
         let mut entries = Vec::new();
-        for (name, listen) in named_listeners(config) {
-            entries.push(match self.entries.iter().find(|entry| entry.name == name) {
-                Some(entry) if entry.can_keep_server(listen) => PlannedEntry::Kept(Box::new(listen.clone())),
+        for new in listen_entries(config) {
+            let listen = &new.listen;
+            entries.push(match self.entries.iter().find(|entry| entry.name == new.name) {
+                Some(entry) if entry.can_keep_server(listen) => PlannedEntry::Kept(Box::new(new.listen)),
                 Some(entry) => {
                     let tls = if entry.has_same_tls(listen) { entry.tls.clone() } else { set_up_tls(listen)? };
                     let sockets = entry.sockets.clone();
-                    PlannedEntry::New(Box::new(Entry::with_sockets(name, listen, tls, sockets, &self.connections)))
+                    PlannedEntry::New(Box::new(Entry::with_sockets(new, tls, sockets, &self.connections)))
                 }
                 None => {
                     self.ensure_free(&listen.address)?;
                     let sockets = open(listen, workers, Vec::new())?;
                     let tls = set_up_tls(listen)?;
-                    PlannedEntry::New(Box::new(Entry::new(name, listen, tls, sockets, &self.connections)))
+                    PlannedEntry::New(Box::new(Entry::new(new, tls, sockets, &self.connections)))
                 }
             });
         }
@@ -164,9 +174,9 @@ impl Listeners {
 
     /// Checks that no other process listens on an address. This gateway may listen on the port at another address.
     fn ensure_free(&self, address: &ListenAddress) -> Result<(), GatewayStartError> {
-        let own = self.addresses();
+        let mut own = self.entries.iter().filter_map(|entry| entry.address()?.tcp());
         match address.tcp() {
-            Some(tcp) if !own.iter().filter_map(ListenAddress::tcp).any(|own| own.port() == tcp.port()) => {
+            Some(tcp) if !own.any(|own| own.port() == tcp.port()) => {
                 let mut result = ensure_free(tcp);
                 // The workers may not have closed the sockets of a removed listener yet.
                 for _ in 0..CLOSE_RETRIES {
@@ -187,7 +197,7 @@ impl Listeners {
         self.connections.update(plan.max_connections, config.rules.addresses.clone());
         let mut before = std::mem::take(&mut self.entries);
         let mut retired = Retired(Vec::new());
-        for ((name, _), planned) in named_listeners(config).into_iter().zip(plan.entries) {
+        for (ListenEntry { name, .. }, planned) in listen_entries(config).into_iter().zip(plan.entries) {
             let position = before.iter().position(|entry| entry.name == name);
             let existing = position.map(|position| before.swap_remove(position));
             match (planned, existing) {
@@ -252,25 +262,28 @@ impl ListenerPlan {
 
 impl Entry {
     fn new(
-        name: String,
-        listen: &Listen,
+        entry: ListenEntry,
         tls: Option<Arc<Termination>>,
         sockets: Vec<ListeningSocket>,
         connections: &GatewayConnections,
     ) -> Self {
-        Self::with_sockets(name, listen, tls, sockets.into_iter().map(Arc::new).collect(), connections)
+        Self::with_sockets(entry, tls, sockets.into_iter().map(Arc::new).collect(), connections)
     }
 
     fn with_sockets(
-        name: String,
-        listen: &Listen,
+        ListenEntry { name, role, listen }: ListenEntry,
         tls: Option<Arc<Termination>>,
         sockets: Vec<Arc<ListeningSocket>>,
         connections: &GatewayConnections,
     ) -> Self {
         let (drain, drained) = Drain::new();
-        let server = Server::with_connections(connections, listen, tls.clone(), drained, access::log_rejection);
-        Self { name, listen: listen.clone(), server, tls, drain, sockets }
+        let server = Server::with_connections(connections, &listen, tls.clone(), drained, access::log_rejection);
+        Self { name, role, listen, server, tls, drain, sockets }
+    }
+
+    /// Returns the address, with the port that the system chose for port 0.
+    fn address(&self) -> Option<ListenAddress> {
+        inherited::local_address(&self.sockets.first()?.socket)
     }
 
     /// Returns `true` if only the caps and the mode differ, which a running server can change.
@@ -301,11 +314,11 @@ impl Entry {
 /// worker: the kernel assigns connections to all sockets.
 fn distribute(entries: &[&Entry], workers: usize) -> Result<Vec<Served>, GatewayStartError> {
     let mut per_worker: Vec<Served> = (0..workers).map(|_| Vec::new()).collect();
-    for Entry { listen, server, sockets, .. } in entries {
+    for Entry { role, listen, server, sockets, .. } in entries {
         for index in 0..workers.max(sockets.len()) {
             let failed = |cause| GatewayStartError::Bind { address: listen.address.clone(), cause };
             let socket = sockets[index % sockets.len()].socket.try_clone().map_err(failed)?;
-            per_worker[index % workers].push((server.clone(), socket));
+            per_worker[index % workers].push(ServedSocket { role: *role, server: server.clone(), socket });
         }
     }
     Ok(per_worker)
@@ -323,12 +336,11 @@ fn set_up_tls(entry: &Listen) -> Result<Option<Arc<Termination>>, GatewayStartEr
 /// Checks all addresses before it opens the first one, because entries may share a port, such as `0.0.0.0` and `[::]`.
 /// Skips ports of inherited sockets: the predecessor still listens there.
 fn ensure_all_free(config: &Config, inherited: &InheritedSockets) -> Result<(), GatewayStartError> {
-    let addresses = config.listen.iter().map(|entry| &entry.address);
-    let ports = addresses.filter_map(|address| Some((address, address.tcp()?)));
+    let addresses = listen_entries(config).into_iter().map(|entry| entry.listen.address);
+    let ports = addresses.filter_map(|address| address.tcp().map(|port| (address, port)));
     let mut to_check = ports.filter(|(_, port)| !inherited.has_port(port.port()));
-    to_check.try_for_each(|(address, port)| {
-        ensure_free(port).map_err(|cause| GatewayStartError::Bind { address: address.clone(), cause })
-    })
+    to_check
+        .try_for_each(|(address, port)| ensure_free(port).map_err(|cause| GatewayStartError::Bind { address, cause }))
 }
 
 /// Opens the sockets of an entry.

@@ -21,6 +21,7 @@ mod files;
 pub(crate) mod handover;
 mod identity_files;
 mod inherited;
+mod listen_entries;
 mod listeners;
 mod operators;
 mod reload_file;
@@ -45,6 +46,7 @@ use self::control::ControlThread;
 pub use self::error::{GatewayStartError, ReloadError};
 pub(crate) use self::files::GATEWAY_FILES;
 pub(crate) use self::inherited::InheritedSockets;
+use self::listen_entries::Role;
 pub(crate) use self::operators::Operators;
 pub(crate) use self::reload_file::{FileReloader, ReloadTrigger, StartRules};
 pub(crate) use self::running::AccessLogSwitch;
@@ -187,7 +189,23 @@ impl Gateway {
 
     /// Returns the address of each entry of `listen`, with the port that the system chose for port 0.
     pub fn addresses(&self) -> Vec<ListenAddress> {
-        self.reloader.0.lock().as_ref().map_or_else(Vec::new, |running| running.listeners.addresses())
+        self.addresses_of(Role::Proxy)
+    }
+
+    /// Returns the address of the rate limit service for gRPC, with the port that the system chose for port 0; `None` if it
+    /// is off.
+    pub fn service_grpc_address(&self) -> Option<ListenAddress> {
+        self.addresses_of(Role::ServiceGrpc).pop()
+    }
+
+    /// Returns the address of the rate limit service for HTTP, with the port that the system chose for port 0; `None` if it
+    /// is off.
+    pub fn service_http_address(&self) -> Option<ListenAddress> {
+        self.addresses_of(Role::ServiceHttp).pop()
+    }
+
+    fn addresses_of(&self, role: Role) -> Vec<ListenAddress> {
+        self.reloader.0.lock().as_ref().map_or_else(Vec::new, |running| running.listeners.addresses(role))
     }
 
     /// Returns the address of the admin listener; `None` with `admin: off`.

@@ -85,7 +85,8 @@ pub(super) fn start(config: Config, workers: usize, inherited: InheritedSockets)
     let worker = |number, listeners| {
         let (layer, traces) = (layer.for_gateway_worker(number), traces.clone());
         let talkers = talkers.recorder(number);
-        Worker { layer, traces, listeners, accepting: accept.clone(), drain: drained.clone(), talkers }
+        let (accepting, drain, readiness) = (accept.clone(), drained.clone(), readiness.clone());
+        Worker { layer, traces, listeners, accepting, drain, talkers, readiness }
     };
     let (handles, workers) = start_workers(&threads, served, worker)?.into_iter().unzip();
     let operators = Operators::new(layer.clone(), opened.admin.clone());

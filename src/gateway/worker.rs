@@ -4,18 +4,22 @@ use std::io;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-use socket2::Socket;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tower::Layer;
 
+use super::listen_entries::Role;
+use super::listeners::{Served, ServedSocket};
 use super::threads::Threads;
 use super::{MAINTENANCE_INTERVAL, runtime};
+use crate::admin::Readiness;
 use crate::admin::talkers::TalkerRecorder;
 use crate::forward::Forward;
 use crate::gateway::access::{AccessLogLayer, Traces};
-use crate::server::{Drain, Server};
+use crate::server::{Drain, HttpService};
+use crate::service::CallServices;
 use tidegate_layer::layer::RateLimitLayer;
 use tidegate_store::Store;
 
@@ -23,13 +27,20 @@ use tidegate_store::Store;
 pub(super) struct Worker {
     pub(super) layer: RateLimitLayer,
     pub(super) traces: Traces,
-    pub(super) listeners: Vec<(Server, Socket)>,
+    pub(super) listeners: Served,
     /// Becomes `true` when the worker must accept connections.
     pub(super) accepting: watch::Receiver<bool>,
     /// Ends the worker.
     pub(super) drain: Drain,
     /// Counts the requests of clients.
     pub(super) talkers: Option<Arc<TalkerRecorder>>,
+    pub(super) readiness: Readiness,
+}
+
+/// The services of a worker, one for each role of a socket.
+struct Services<S> {
+    proxy: S,
+    calls: CallServices,
 }
 
 /// Sends commands to a running worker.
@@ -48,7 +59,7 @@ pub(super) enum WorkerCommand {
     /// Opens the worker's connections to a new store.
     Connect(Store),
     /// Accepts connections on these sockets as well.
-    Serve(Vec<(Server, Socket)>),
+    Serve(Served),
 }
 
 impl Worker {
@@ -65,7 +76,10 @@ impl Worker {
 
     fn run(mut self, runtime: &Runtime, mut commands: UnboundedReceiver<Command>) -> io::Result<()> {
         let layer = self.layer;
-        let service = AccessLogLayer::new(self.traces).with_talkers(self.talkers).layer(layer.layer(Forward));
+        let services = Services {
+            proxy: AccessLogLayer::new(self.traces).with_talkers(self.talkers).layer(layer.layer(Forward)),
+            calls: CallServices::new(layer.clone(), self.readiness),
+        };
         runtime.block_on(async {
             layer.connect();
             tokio::spawn(release_freed_memory());
@@ -82,16 +96,12 @@ impl Worker {
                     }
                 }
             }
-            let mut serving = tokio::task::JoinSet::new();
-            for (server, listener) in self.listeners {
-                serving.spawn(server.serve(listener, service.clone()));
-            }
+            let mut serving = JoinSet::new();
+            services.serve(self.listeners, &mut serving);
             while !(self.drain.has_started() && serving.is_empty()) {
                 tokio::select! {
                     Some((command, done)) = commands.recv() => {
-                        for (server, listener) in command.run() {
-                            serving.spawn(server.serve(listener, service.clone()));
-                        }
+                        services.serve(command.run(), &mut serving);
                         _ = done.send(());
                     }
                     Some(ended) = serving.join_next() => ended.map_err(io::Error::other)??,
@@ -103,6 +113,21 @@ impl Worker {
             layer.store().release_last_slots().await;
             Ok(())
         })
+    }
+}
+
+// === impl Services ===
+
+impl<S: HttpService> Services<S> {
+    /// Serves sockets, each with the service of its role.
+    fn serve(&self, sockets: Served, serving: &mut JoinSet<io::Result<()>>) {
+        for ServedSocket { role, server, socket } in sockets {
+            match role {
+                Role::Proxy => serving.spawn(server.serve(socket, self.proxy.clone())),
+                Role::ServiceGrpc => serving.spawn(server.serve(socket, self.calls.grpc.clone())),
+                Role::ServiceHttp => serving.spawn(server.serve(socket, self.calls.http.clone())),
+            };
+        }
     }
 }
 
@@ -122,7 +147,7 @@ impl WorkerHandle {
 
 impl WorkerCommand {
     /// Runs the command. Returns the listeners to serve.
-    fn run(self) -> Vec<(Server, Socket)> {
+    fn run(self) -> Served {
         match self {
             Self::Connect(store) => {
                 store.connect();

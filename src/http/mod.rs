@@ -1,4 +1,5 @@
 //! The formats of HTTP/1 and HTTP/2 that servers and clients share.
 
+pub(crate) mod grpc;
 pub(crate) mod http1;
 pub(crate) mod http2;

@@ -280,7 +280,8 @@ fn unlisted_systemd_socket_is_an_error() {
     let mut log = String::new();
     service.stderr.take().expect("a pipe").read_to_string(&mut log).expect("text");
     assert_eq!(service.wait().expect("an exit status").code(), Some(2), "{log}");
-    let error = format!("systemd passed a socket on {operators}, but no entry of `listen` or `admin` has this address");
+    let error =
+        format!("systemd passed a socket on {operators}, but `listen`, `service` and `admin` do not have this address");
     assert!(log.contains(&error), "{log}");
 }
 

@@ -12,6 +12,7 @@ pub mod proxy;
 pub mod redis;
 pub mod redisson;
 pub mod sentinel;
+pub mod service;
 pub mod strict;
 pub mod tls;
 pub mod tls_client;

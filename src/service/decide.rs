@@ -1,0 +1,41 @@
+//! Decides a call.
+
+use super::answer::Answer;
+use tidegate_layer::layer::{ActiveDomains, DomainCall};
+use tidegate_limit::clock::Stopwatch;
+use tidegate_metrics::CallResult;
+use tidegate_service::{Call, CallError};
+
+/// A call that was read, before its decision. The body of the call is no longer needed.
+#[derive(Debug)]
+pub(super) struct Pending<'d> {
+    since: Stopwatch,
+    descriptors: usize,
+    /// The charges. `None` if the domain is unknown.
+    call: Option<DomainCall<'d>>,
+}
+
+impl<'d> Pending<'d> {
+    /// Finds the limits of a call.
+    ///
+    /// # Errors
+    /// The call exceeds a bound, or has no domain or no descriptors.
+    pub(super) fn new(active: &'d ActiveDomains, call: &Call<'_>) -> Result<Self, CallError> {
+        let since = Stopwatch::start();
+        call.validate()?;
+        Ok(Self { since, descriptors: call.descriptors.len(), call: active.charges(call) })
+    }
+
+    /// Asks the limits. A call to an unknown domain passes: the operator may not have configured it yet.
+    pub(super) async fn decide(self, active: &'d ActiveDomains) -> Answer<'d> {
+        let Some(call) = self.call else {
+            active.other_calls().answered(CallResult::UnknownDomain, self.since.elapsed());
+            return Answer::without_limits(self.descriptors);
+        };
+        let decided = active.decide(call).await;
+        let answer = Answer::new(&decided);
+        let result = if answer.is_over { CallResult::OverLimit } else { CallResult::Ok };
+        decided.metrics.answered(result, self.since.elapsed());
+        answer
+    }
+}

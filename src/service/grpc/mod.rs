@@ -1,0 +1,76 @@
+//! Calls over gRPC: `ShouldRateLimit`, and health checks of load balancers.
+
+mod health;
+mod request;
+mod response;
+mod status;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
+
+use self::status::{GRPC_STATUS, Status};
+use super::CallContext;
+use super::bad_call::BadCall;
+use super::decide::Pending;
+use super::response_body::{CallBody, text};
+use crate::http::grpc::{frame, only_message};
+use crate::upstream::RequestBody;
+use tidegate_layer::local_response::GrpcCall;
+use tidegate_limit::clock::Stopwatch;
+use tidegate_metrics::CallResult;
+
+const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+
+/// The content type of responses.
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+
+/// Responds to a request.
+pub(super) async fn respond(context: CallContext, request: Request<RequestBody>) -> Response<CallBody> {
+    let (head, body) = request.into_parts();
+    if head.version != Version::HTTP_2 || GrpcCall::detect(&head.method, &head.headers) != Some(GrpcCall::Grpc) {
+        return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, "this address serves only gRPC over HTTP/2");
+    }
+    let message = match head.uri.path() {
+        SHOULD_RATE_LIMIT => should_rate_limit(&context, body).await,
+        health::CHECK => health::check(&context, body).await,
+        _ => Err(Status::UNIMPLEMENTED),
+    };
+    match message {
+        Ok(message) => ok(&message),
+        Err(status) => status.into_response(),
+    }
+}
+
+async fn should_rate_limit(context: &CallContext, body: RequestBody) -> Result<Vec<u8>, Status> {
+    let since = Stopwatch::start();
+    let body = context.memory.read(body).await;
+    let active = context.layer.active_domains();
+    let pending = body.and_then(|body| {
+        let call = request::read(only_message(&body)?)?;
+        Ok(Pending::new(&active, &call)?)
+    });
+    match pending {
+        Ok(pending) => Ok(response::write(&pending.decide(&active).await)),
+        Err(error) => {
+            active.other_calls().answered(CallResult::Invalid, since.elapsed());
+            tracing::debug!(%error, "invalid call of the rate limit service");
+            Err(error.into())
+        }
+    }
+}
+
+/// Reads the body of a call with a short message.
+async fn read_body(context: &CallContext, body: RequestBody) -> Result<Bytes, BadCall> {
+    let body = context.memory.read(body).await?;
+    only_message(&body)?;
+    Ok(body.slice(crate::http::grpc::PREFIX..))
+}
+
+/// Returns the response with a message.
+fn ok(message: &[u8]) -> Response<CallBody> {
+    let trailers = HeaderMap::from_iter([(GRPC_STATUS, HeaderValue::from_static("0"))]);
+    let mut response = Response::new(CallBody::new(frame(message)).with_trailers(trailers));
+    response.headers_mut().insert(CONTENT_TYPE, GRPC);
+    response
+}

@@ -1,0 +1,46 @@
+//! The gRPC status of a call that fails.
+
+use std::borrow::Cow;
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue, Response};
+
+use super::GRPC;
+use crate::service::bad_call::BadCall;
+use crate::service::response_body::CallBody;
+
+pub(super) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+
+/// A status other than OK.
+#[derive(Clone, Debug)]
+pub(super) struct Status {
+    code: u16,
+    /// Printable ASCII, which needs no encoding.
+    message: Cow<'static, str>,
+}
+
+impl Status {
+    /// There is no such method.
+    pub(super) const UNIMPLEMENTED: Self =
+        Self { code: 12, message: Cow::Borrowed("the rate limit service has no such method") };
+
+    /// A health check names a service that is not served.
+    pub(super) const NOT_FOUND: Self = Self { code: 5, message: Cow::Borrowed("there is no such service") };
+
+    /// Returns the response: header fields only ("Trailers-Only" in gRPC's PROTOCOL-HTTP2.md).
+    pub(super) fn into_response(self) -> Response<CallBody> {
+        let mut response = Response::new(CallBody::default());
+        let fields = response.headers_mut();
+        fields.insert(CONTENT_TYPE, GRPC);
+        fields.insert(GRPC_STATUS, self.code.into());
+        fields.extend(HeaderValue::try_from(&*self.message).ok().map(|message| (GRPC_MESSAGE, message)));
+        response
+    }
+}
+
+impl From<BadCall> for Status {
+    fn from(error: BadCall) -> Self {
+        Self { code: error.grpc_code(), message: error.to_string().into() }
+    }
+}

@@ -1,0 +1,67 @@
+//! Calls over HTTP, with the paths of envoyproxy/ratelimit: `POST /json` and `GET /healthcheck`.
+
+mod lists;
+mod request;
+mod response;
+
+use http::header::{ALLOW, CONTENT_TYPE, ORIGIN};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+
+use super::CallContext;
+use super::bad_call::BadCall;
+use super::decide::Pending;
+use super::response_body::{CallBody, text};
+use crate::upstream::RequestBody;
+use tidegate_limit::clock::Stopwatch;
+use tidegate_metrics::CallResult;
+
+/// Responds to a request.
+pub(super) async fn respond(context: CallContext, request: Request<RequestBody>) -> Response<CallBody> {
+    let (head, body) = request.into_parts();
+    // Browsers send this field. A page could otherwise use up limits on the machine of its reader.
+    if head.headers.contains_key(ORIGIN) {
+        return text(StatusCode::FORBIDDEN, "requests of web pages are not accepted");
+    }
+    match (&head.method, head.uri.path()) {
+        (&Method::POST, "/json") => json(&context, body).await,
+        (&Method::GET | &Method::HEAD, "/healthcheck") => match context.readiness.is_ready() {
+            true => text(StatusCode::OK, "OK"),
+            false => text(StatusCode::INTERNAL_SERVER_ERROR, "the gateway drains"),
+        },
+        (_, "/json") => method_not_allowed("POST"),
+        (_, "/healthcheck") => method_not_allowed("GET, HEAD"),
+        _ => text(StatusCode::NOT_FOUND, "there is no such path"),
+    }
+}
+
+/// Decides a call in JSON.
+async fn json(context: &CallContext, body: RequestBody) -> Response<CallBody> {
+    let since = Stopwatch::start();
+    let body = context.memory.read(body).await;
+    let active = context.layer.active_domains();
+    let pending = body.and_then(|body| {
+        let request = request::Request::read(&body)?;
+        Ok::<_, BadCall>(Pending::new(&active, &request.call()?)?)
+    });
+    let answer = match pending {
+        Ok(pending) => pending.decide(&active).await,
+        Err(error) => {
+            active.other_calls().answered(CallResult::Invalid, since.elapsed());
+            tracing::debug!(%error, "invalid call of the rate limit service");
+            return text(error.http_status(), &error.to_string());
+        }
+    };
+    let mut response = Response::new(CallBody::new(response::write(&answer)));
+    if answer.is_over {
+        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    }
+    response.headers_mut().extend(answer.fields);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn method_not_allowed(allowed: &'static str) -> Response<CallBody> {
+    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods");
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    response
+}

@@ -1,0 +1,86 @@
+//! Envoy's rate limit service: a proxy describes a request in a call, over gRPC or HTTP, and gets the decision of the limits
+//! of a domain.
+//!
+//! [`grpc`] and [`http`] read calls and write answers, on connections of [`server`](crate::server). [`decide`] asks the
+//! limits, and [`answer`] makes the answer, which is the same for both.
+
+mod answer;
+mod bad_call;
+mod body_memory;
+mod decide;
+mod grpc;
+mod http;
+mod response_body;
+mod unit;
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use ::http::{Request, Response};
+use tower::Service;
+
+use self::body_memory::BodyMemory;
+use self::response_body::CallBody;
+use crate::admin::Readiness;
+use crate::upstream::RequestBody;
+use tidegate_layer::layer::RateLimitLayer;
+
+/// The longest body of a call, in bytes: of 17 descriptors with the longest value.
+const MAX_BODY: usize = 1 << 20;
+
+/// The data that all calls of a worker share.
+#[derive(Clone, Debug)]
+struct CallContext {
+    /// The layer of the worker, which has the active domains.
+    layer: RateLimitLayer,
+    readiness: Readiness,
+    memory: BodyMemory,
+}
+
+/// Serves the calls of a worker over one protocol.
+#[derive(Clone, Debug)]
+pub(crate) struct CallService {
+    context: CallContext,
+    respond: fn(CallContext, Request<RequestBody>) -> ResponseFuture,
+}
+
+type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<CallBody>, Infallible>> + Send>>;
+
+/// The services of a worker.
+#[derive(Clone, Debug)]
+pub(crate) struct CallServices {
+    pub(crate) grpc: CallService,
+    pub(crate) http: CallService,
+}
+
+impl CallServices {
+    /// Creates the services of a worker with this layer.
+    pub(crate) fn new(layer: RateLimitLayer, readiness: Readiness) -> Self {
+        let context = CallContext { layer, readiness, memory: BodyMemory::default() };
+        Self {
+            grpc: CallService {
+                context: context.clone(),
+                respond: |context, request| Box::pin(async move { Ok(grpc::respond(context, request).await) }),
+            },
+            http: CallService {
+                context,
+                respond: |context, request| Box::pin(async move { Ok(http::respond(context, request).await) }),
+            },
+        }
+    }
+}
+
+impl Service<Request<RequestBody>> for CallService {
+    type Response = Response<CallBody>;
+    type Error = Infallible;
+    type Future = ResponseFuture;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<RequestBody>) -> ResponseFuture {
+        (self.respond)(self.context.clone(), request)
+    }
+}

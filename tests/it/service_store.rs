@@ -1,0 +1,88 @@
+//! The rate limit service on Redis: several instances, and outages.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use crate::support::redis::RedisServer;
+use crate::support::service::{OK, OVER_LIMIT, TestService, call, descriptor};
+use crate::support::wire::soon;
+
+/// The same limit with each failure policy, for other keys.
+const LIMITS: [&str; 3] = [
+    "name: local, match: { local: '*' }, mode: PER_CLIENT, rate: 20, interval: 1h",
+    "name: allow, match: { allow: '*' }, mode: PER_CLIENT, rate: 20, interval: 1h, on_store_failure: allow",
+    "name: deny, match: { deny: '*' }, mode: PER_CLIENT, rate: 20, interval: 1h, on_store_failure: deny",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn instances_share_the_limits_of_a_domain() {
+    let Some(redis) = RedisServer::start() else { return };
+    let services = [TestService::start(&redis.rule(), &LIMITS), TestService::start(&redis.rule(), &LIMITS)];
+    let mut clients = JoinSet::new();
+    for number in 0..8 {
+        let client = services[number % 2].client().await;
+        clients.spawn(async move {
+            let mut granted = 0;
+            for _ in 0..10 {
+                let response = client.should_rate_limit(&call([descriptor("local=x")])).await.expect("an answer");
+                granted += u32::from(response.overall_code == OK);
+            }
+            granted
+        });
+    }
+    assert_eq!(clients.join_all().await.into_iter().sum::<u32>(), 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failure_policy_of_each_limit_decides_during_an_outage() {
+    let Some(redis) = RedisServer::start() else { return };
+    let service = TestService::start(&redis.rule(), &LIMITS);
+    let client = service.client().await;
+    let ask = async |key: &str| client.should_rate_limit(&call([descriptor(key)])).await.expect("an answer");
+    assert_eq!(ask("local=x").await.remaining(), [(OK, 19)]);
+    drop(redis);
+    soon(async { while service.counter("tidegate_store_up").await > 0 {} }).await;
+    let allowed = ask("allow=x").await;
+    assert_eq!((allowed.remaining(), &allowed.statuses[0].current_limit), (vec![(OK, 0)], &None));
+    let denied = ask("deny=x").await;
+    assert_eq!((denied.overall_code, denied.remaining()), (OVER_LIMIT, vec![(OVER_LIMIT, 0)]));
+    assert_eq!((denied.field("retry-after"), denied.field("ratelimit")), (Some("1"), None));
+    let problem: serde_json::Value = serde_json::from_slice(&denied.raw_body).expect("JSON");
+    assert_eq!(problem["status"], 503);
+    // One gateway has the whole rate. A share has no fields for clients.
+    let mut granted = 0;
+    loop {
+        let response = ask("local=y").await;
+        assert_eq!(response.field("ratelimit"), None);
+        match response.overall_code {
+            OK => granted += 1,
+            _ => break,
+        }
+    }
+    assert_eq!(granted, 20);
+    let failed = "tidegate_decisions_total{route=\"/edge\",limit=\"deny\",outcome=\"store_failed\"}";
+    assert_eq!(service.counter(failed).await, 1);
+}
+
+/// A call that waits for Redis is answered, and the connection then ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn drain_answers_calls_in_flight() {
+    let Some(redis) = RedisServer::start() else { return };
+    let store = format!("{{ url: '{}', timeout: 60s }}", redis.url());
+    let mut service = TestService::start(&store, &LIMITS);
+    let client = service.client().await;
+    client.should_rate_limit(&call([descriptor("local=x")])).await.expect("an answer");
+    redis.signal("STOP");
+    let gateway = service.gateway.take().expect("a gateway");
+    let pending = tokio::spawn(async move {
+        let response = client.should_rate_limit(&call([descriptor("local=x")])).await;
+        (client, response)
+    });
+    let draining = tokio::task::spawn_blocking(move || gateway.drain(Duration::from_secs(60)));
+    redis.signal("CONT");
+    let (client, response) = soon(pending).await.expect("a task");
+    assert_eq!(response.expect("an answer").remaining(), [(OK, 18)]);
+    soon(draining).await.expect("a task").expect("drained");
+    assert!(soon(client.closed()).await);
+}
