@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use crate::support::redis::RedisServer;
-use crate::support::service::{OK, OVER_LIMIT, TestService, call, descriptor};
+use crate::support::service::{HealthCheck, HealthStatus, OK, OVER_LIMIT, TestService, call, descriptor};
 use crate::support::wire::soon;
 
 /// The same limit with each failure policy, for other keys.
@@ -75,10 +75,19 @@ async fn drain_answers_calls_in_flight() {
     client.should_rate_limit(&call([descriptor("local=x")])).await.expect("an answer");
     redis.signal("STOP");
     let gateway = service.gateway.take().expect("a gateway");
+    let (read, is_read) = tokio::sync::oneshot::channel();
     let pending = tokio::spawn(async move {
-        let response = client.should_rate_limit(&call([descriptor("local=x")])).await;
+        // The gateway reads a connection in order: when it answers the check, it has read the call.
+        let check = async {
+            let all = HealthCheck { service: String::new() };
+            client.unary::<HealthStatus>("/grpc.health.v1.Health/Check", &all).await.expect("an answer");
+            read.send(()).expect("a test");
+        };
+        let question = call([descriptor("local=x")]);
+        let (response, ()) = tokio::join!(client.should_rate_limit(&question), check);
         (client, response)
     });
+    soon(is_read).await.expect("a check");
     let draining = tokio::task::spawn_blocking(move || gateway.drain(Duration::from_secs(60)));
     redis.signal("CONT");
     let (client, response) = soon(pending).await.expect("a task");
