@@ -26,7 +26,7 @@ use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use http_body_util::{Either, Full};
 use pin_project_lite::pin_project;
-use tower::{Layer, Service};
+use tower::Service;
 
 use self::body::BoxError;
 pub(crate) use self::body::LoggedBody;
@@ -36,9 +36,10 @@ pub(crate) use self::line::log_rejection;
 pub(crate) use self::sample::set_sample;
 pub(crate) use self::traces::Traces;
 use crate::admin::talkers::TalkerRecorder;
+use crate::forward::Forward;
 use crate::transport::BodyData;
 use crate::upstream::RequestBody;
-use tidegate_layer::layer::X_REQUEST_ID;
+use tidegate_layer::layer::{RateLimited, X_REQUEST_ID};
 use tidegate_layer::local_response::{GrpcCall, LocalResponse};
 use tidegate_metrics::Metrics;
 
@@ -49,19 +50,26 @@ pub(crate) const TARGET: &str = "tidegate::access";
 const TRACES_TARGET: &str = "tidegate::traces";
 
 /// Writes an access log line for each request to the inner service, and makes its trace.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct AccessLogLayer {
-    traces: Traces,
-    talkers: Option<Arc<TalkerRecorder>>,
-}
+#[derive(Debug, Default)]
+pub(crate) struct AccessLogLayer(Recorders);
 
 /// A service with an access log. See [`AccessLogLayer`].
 #[derive(Clone, Debug)]
 pub(crate) struct AccessLog<S> {
     inner: S,
+    /// Together, since each connection has a copy of the service.
+    recorders: Arc<Recorders>,
+}
+
+/// The recipients of what a request has done, other than the log.
+#[derive(Debug, Default)]
+struct Recorders {
     traces: Traces,
     talkers: Option<Arc<TalkerRecorder>>,
 }
+
+// The task of an idle connection contains the service. With a pointer more, the task takes 128 bytes more.
+const _: () = assert!(size_of::<AccessLog<RateLimited<Forward>>>() <= 16);
 
 pin_project! {
     /// The response future of [`AccessLog`].
@@ -78,20 +86,17 @@ pin_project! {
 
 impl AccessLogLayer {
     pub(crate) fn new(traces: Traces) -> Self {
-        Self { traces, talkers: None }
+        Self(Recorders { traces, talkers: None })
     }
 
     /// Counts the requests of clients, while the recorder is on.
     pub(crate) fn with_talkers(self, talkers: Option<Arc<TalkerRecorder>>) -> Self {
-        Self { talkers, ..self }
+        Self(Recorders { talkers, ..self.0 })
     }
-}
 
-impl<S> Layer<S> for AccessLogLayer {
-    type Service = AccessLog<S>;
-
-    fn layer(&self, inner: S) -> AccessLog<S> {
-        AccessLog { inner, traces: self.traces.clone(), talkers: self.talkers.clone() }
+    /// Wraps a service.
+    pub(crate) fn layer<S>(self, inner: S) -> AccessLog<S> {
+        AccessLog { inner, recorders: Arc::new(self.0) }
     }
 }
 
@@ -109,8 +114,9 @@ where
     }
 
     fn call(&mut self, mut request: Request<RequestBody>) -> ResponseFuture<S::Future> {
-        let span = self.traces.start_request(&mut request);
-        let line = LogLine::start(&mut request, span, self.talkers.as_ref());
+        let Recorders { traces, talkers } = &*self.recorders;
+        let span = traces.start_request(&mut request);
+        let line = LogLine::start(&mut request, span, talkers.as_ref());
         let grpc_call = GrpcCall::detect(request.method(), request.headers());
         ResponseFuture { inner: catch_panic(|| self.inner.call(request)).ok().map(catch_panics), line, grpc_call }
     }
