@@ -1,7 +1,8 @@
 //! A reset through one gateway also clears what the others remember.
 
-use deadpool_redis::redis::cmd;
 use serde_json::json;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
 
 use crate::admin_api::{Admin, inspects_and_resets};
 use crate::support::cluster::RedisCluster;
@@ -26,16 +27,19 @@ async fn owed(admin: &Admin) -> (u64, u64) {
     (number("owed"), number("gateways"))
 }
 
-/// Returns how often gateways have read the list of resets. Each self-test of a connection has one `ZRANGE` and one
-/// `SCAN`.
-fn readings(redis: &RedisServer) -> u64 {
-    let stats: String = cmd("INFO").arg("commandstats").query(&mut redis.connection()).expect("statistics");
-    let calls = |command: &str| {
-        let prefix = format!("cmdstat_{command}:calls=");
-        let calls = stats.lines().find_map(|line| line.strip_prefix(&*prefix));
-        calls.and_then(|calls| calls.split(',').next()?.parse::<u64>().ok()).unwrap_or(0)
-    };
-    calls("zrange") - calls("scan")
+/// Waits until the gateways have read the list of resets this many times together.
+async fn wait_for_readings(redis: &RedisServer, times: usize) {
+    let mut monitor = TcpStream::connect(("127.0.0.1", redis.port)).await.expect("a connection");
+    monitor.write_all(b"MONITOR\r\n").await.expect("the command was sent");
+    let mut lines = BufReader::new(monitor).lines();
+    let mut readings = 0;
+    soon(async {
+        while readings < times {
+            let line = lines.next_line().await.expect("a line").expect("the server runs");
+            readings += usize::from(line.contains("ZRANGE") && line.contains(":resets"));
+        }
+    })
+    .await;
 }
 
 /// Sends requests until the gateway decides by its own share, which is one permit, and has used it.
@@ -80,13 +84,7 @@ async fn reset_forgives_debts_and_local_buckets_of_the_other_gateway() {
 
     // The local bucket is empty again, so that the next outage starts with the whole share.
     drop(one);
-    let before = readings(&redis);
-    soon(async {
-        while readings(&redis) < before + 2 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    wait_for_readings(&redis, 2).await;
     proxy.cut();
     exhaust_share(&other, "reset").await;
     assert_eq!(owed(&other).await.0, 2);
