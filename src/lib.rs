@@ -67,7 +67,6 @@ mod gateway;
 mod http;
 #[doc(hidden)]
 pub mod internals;
-mod protobuf;
 mod server;
 mod service;
 mod transport;

@@ -1,5 +1,7 @@
 //! The messages in the body of a gRPC call (gRPC's PROTOCOL-HTTP2.md).
 
+use prost::Message;
+
 /// The length of the prefix of a message: whether it is compressed, and its length.
 pub(crate) const PREFIX: usize = 5;
 
@@ -15,9 +17,10 @@ pub(crate) enum BadFrame {
 }
 
 /// Returns the body with this message.
-pub(crate) fn frame(message: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(message: &impl Message) -> Vec<u8> {
+    let message = message.encode_to_vec();
     let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
-    [&[0], &length.to_be_bytes()[..], message].concat()
+    [&[0], &length.to_be_bytes()[..], &message].concat()
 }
 
 /// Returns the only message of a body.
@@ -40,10 +43,12 @@ mod tests {
 
     #[test]
     fn body_has_exactly_one_message() {
-        assert_eq!(only_message(&frame(b"message")), Ok(&b"message"[..]));
+        let body = frame(&"message".to_owned());
+        assert_eq!(body, b"\0\0\0\0\x09\x0a\x07message");
+        assert_eq!(only_message(&body), Ok(&b"\x0a\x07message"[..]));
         assert_eq!(only_message(b"\0\0\0\0\0"), Ok(&b""[..]));
         assert_eq!(only_message(b"\x01\0\0\0\x01x"), Err(BadFrame::Compressed));
-        let two = [frame(b"a"), frame(b"b")].concat();
+        let two = body.repeat(2);
         for body in [&b""[..], b"\0\0\0\0", b"\0\0\0\0\x02x", &two] {
             assert_eq!(only_message(body), Err(BadFrame::Malformed), "{}", body.escape_ascii());
         }

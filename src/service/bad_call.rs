@@ -1,10 +1,10 @@
 //! The errors of calls, which get no decision.
 
 use http::StatusCode;
+use prost::DecodeError;
 
 use super::MAX_BODY;
 use crate::http::grpc::BadFrame;
-use crate::protobuf::Malformed;
 use tidegate_service::CallError;
 
 /// Why a call gets no decision.
@@ -23,8 +23,8 @@ pub(super) enum BadCall {
     #[error(transparent)]
     Frame(#[from] BadFrame),
     /// The message is malformed.
-    #[error(transparent)]
-    Message(#[from] Malformed),
+    #[error("the message is malformed")]
+    Message(#[from] DecodeError),
     /// The JSON is malformed, or is no call.
     #[error("the body is no call: {0}")]
     Json(String),

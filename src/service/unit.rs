@@ -3,7 +3,7 @@
 use tidegate_service::Unit;
 
 /// Each unit with its number and its name. 0 is `UNKNOWN`.
-const UNITS: [(Unit, u64, &str); 7] = [
+const UNITS: [(Unit, i32, &str); 7] = [
     (Unit::SECOND, 1, "SECOND"),
     (Unit::MINUTE, 2, "MINUTE"),
     (Unit::HOUR, 3, "HOUR"),
@@ -14,7 +14,7 @@ const UNITS: [(Unit, u64, &str); 7] = [
 ];
 
 /// Returns the unit with this number.
-pub(super) fn numbered(number: u64) -> Option<Unit> {
+pub(super) fn numbered(number: i32) -> Option<Unit> {
     UNITS.iter().find(|(_, other, _)| *other == number).map(|(unit, ..)| *unit)
 }
 
@@ -24,7 +24,7 @@ pub(super) fn named(name: &str) -> Option<Unit> {
 }
 
 /// Returns the number of a unit; of `UNKNOWN` for other intervals.
-pub(super) fn number(unit: Option<Unit>) -> u64 {
+pub(super) fn number(unit: Option<Unit>) -> i32 {
     UNITS.iter().find(|(other, ..)| Some(*other) == unit).map_or(0, |(_, number, _)| *number)
 }
 

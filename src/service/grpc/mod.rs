@@ -1,20 +1,22 @@
 //! Calls over gRPC: `ShouldRateLimit`, and health checks of load balancers.
 
 mod health;
+mod messages;
 mod request;
 mod response;
 mod status;
 
-use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
+use prost::Message;
 
+use self::messages::{RateLimitRequest, RateLimitResponse};
 use self::status::{GRPC_STATUS, Status};
 use super::CallContext;
-use super::bad_call::BadCall;
 use super::decide::Pending;
 use super::response_body::{CallBody, text};
 use crate::http::grpc::{frame, only_message};
+use crate::http::grpc_health;
 use crate::upstream::RequestBody;
 use tidegate_layer::local_response::GrpcCall;
 use tidegate_limit::clock::Stopwatch;
@@ -32,26 +34,26 @@ pub(super) async fn respond(context: CallContext, request: Request<RequestBody>)
         return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, "this address serves only gRPC over HTTP/2");
     }
     let message = match head.uri.path() {
-        SHOULD_RATE_LIMIT => should_rate_limit(&context, body).await,
-        health::CHECK => health::check(&context, body).await,
+        SHOULD_RATE_LIMIT => should_rate_limit(&context, body).await.map(|message| frame(&message)),
+        grpc_health::CHECK_PATH => health::check(&context, body).await.map(|message| frame(&message)),
         _ => Err(Status::UNIMPLEMENTED),
     };
     match message {
-        Ok(message) => ok(&message),
+        Ok(message) => ok(message),
         Err(status) => status.into_response(),
     }
 }
 
-async fn should_rate_limit(context: &CallContext, body: RequestBody) -> Result<Vec<u8>, Status> {
+async fn should_rate_limit(context: &CallContext, body: RequestBody) -> Result<RateLimitResponse, Status> {
     let since = Stopwatch::start();
     let body = context.memory.read(body).await;
     let active = context.layer.active_domains();
     let pending = body.and_then(|body| {
-        let call = request::read(only_message(&body)?)?;
-        Ok(Pending::new(&active, &call)?)
+        let request = RateLimitRequest::decode(only_message(&body)?)?;
+        Ok(Pending::new(&active, &request.call()?)?)
     });
     match pending {
-        Ok(pending) => Ok(response::write(&pending.decide(&active).await)),
+        Ok(pending) => Ok(response::message(pending.decide(&active).await)),
         Err(error) => {
             active.other_calls().answered(CallResult::Invalid, since.elapsed());
             tracing::debug!(%error, "invalid call of the rate limit service");
@@ -60,17 +62,10 @@ async fn should_rate_limit(context: &CallContext, body: RequestBody) -> Result<V
     }
 }
 
-/// Reads the body of a call with a short message.
-async fn read_body(context: &CallContext, body: RequestBody) -> Result<Bytes, BadCall> {
-    let body = context.memory.read(body).await?;
-    only_message(&body)?;
-    Ok(body.slice(crate::http::grpc::PREFIX..))
-}
-
-/// Returns the response with a message.
-fn ok(message: &[u8]) -> Response<CallBody> {
+/// Returns the response with a message in its frame.
+fn ok(message: Vec<u8>) -> Response<CallBody> {
     let trailers = HeaderMap::from_iter([(GRPC_STATUS, HeaderValue::from_static("0"))]);
-    let mut response = Response::new(CallBody::new(frame(message)).with_trailers(trailers));
+    let mut response = Response::new(CallBody::new(message).with_trailers(trailers));
     response.headers_mut().insert(CONTENT_TYPE, GRPC);
     response
 }

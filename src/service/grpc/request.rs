@@ -1,180 +1,126 @@
-//! Reads the call from a `RateLimitRequest`, whose fields have the numbers of `envoy/service/ratelimit/v3/rls.proto` and
-//! `envoy/extensions/common/ratelimit/v3/ratelimit.proto`.
-//!
-//! A call that exceeds a bound ends the reading, so that no long list is created first.
+//! Reads the call from a `RateLimitRequest`.
 
-use crate::protobuf::{Fields, Malformed, Value};
+use super::messages::{self, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
 use crate::service::bad_call::BadCall;
 use crate::service::unit;
 use tidegate_service::{Call, CallError, Descriptor, Entry, Override};
 
-/// Reads a `RateLimitRequest`.
-///
-/// # Errors
-/// The message is malformed or too large, or has a limit without a unit.
-pub(super) fn read(message: &[u8]) -> Result<Call<'_>, BadCall> {
-    let mut call = Call::default();
-    for field in Fields::new(message) {
-        match field? {
-            (1, Value::Bytes(domain)) => call.domain = text(domain)?,
-            (2, Value::Bytes(_)) if call.descriptors.len() == Call::MAX_DESCRIPTORS => {
-                return Err(CallError::TooManyDescriptors.into());
-            }
-            (2, Value::Bytes(bytes)) => call.descriptors.push(descriptor(bytes)?),
-            (3, Value::Number(hits)) => call.hits_addend = saturated(hits),
-            _ => {}
+impl RateLimitRequest {
+    /// Returns the call.
+    ///
+    /// # Errors
+    /// A list is too long, a limit has no unit, or hits are negative.
+    pub(super) fn call(&self) -> Result<Call<'_>, BadCall> {
+        // Before a second list of this length.
+        if self.descriptors.len() > Call::MAX_DESCRIPTORS {
+            return Err(CallError::TooManyDescriptors.into());
         }
+        Ok(Call {
+            domain: &self.domain,
+            descriptors: self.descriptors.iter().map(RateLimitDescriptor::read).collect::<Result<_, _>>()?,
+            hits_addend: self.hits_addend,
+        })
     }
-    Ok(call)
 }
 
-/// Reads a `RateLimitDescriptor`.
-fn descriptor(message: &[u8]) -> Result<Descriptor<'_>, BadCall> {
-    let (mut descriptor, mut limit) = (Descriptor::default(), None);
-    for field in Fields::new(message) {
-        match field? {
-            (1, Value::Bytes(_)) if descriptor.entries.len() == Call::MAX_ENTRIES => {
-                return Err(CallError::TooManyEntries.into());
-            }
-            (1, Value::Bytes(bytes)) => descriptor.entries.push(entry(bytes)?),
-            // Messages that are sent several times are merged.
-            (2, Value::Bytes(bytes)) => limit = Some(rate(bytes, limit.unwrap_or_default())?),
-            (3, Value::Bytes(bytes)) => descriptor.hits_addend = Some(wrapped(bytes)?),
-            (4, Value::Number(1..)) => return Err(BadCall::NegativeHits),
-            _ => {}
+impl RateLimitDescriptor {
+    fn read(&self) -> Result<Descriptor<'_>, BadCall> {
+        if self.entries.len() > Call::MAX_ENTRIES {
+            return Err(CallError::TooManyEntries.into());
         }
-    }
-    descriptor.limit = limit.map(|(requests_per_unit, number)| override_of(requests_per_unit, number)).transpose()?;
-    Ok(descriptor)
-}
-
-/// Reads a `RateLimitDescriptor.Entry`.
-fn entry(message: &[u8]) -> Result<Entry<'_>, BadCall> {
-    let mut entry = Entry { key: "", value: "" };
-    for field in Fields::new(message) {
-        match field? {
-            (1, Value::Bytes(key)) => entry.key = text(key)?,
-            (2, Value::Bytes(value)) => entry.value = text(value)?,
-            _ => {}
+        if self.is_negative_hits {
+            return Err(BadCall::NegativeHits);
         }
+        Ok(Descriptor {
+            entries: self.entries.iter().map(messages::Entry::read).collect(),
+            limit: self.limit.as_ref().map(RateLimitOverride::read).transpose()?,
+            hits_addend: self.hits_addend,
+        })
     }
-    Ok(entry)
 }
 
-/// Reads the requests and the unit of a `RateLimitDescriptor.RateLimitOverride`.
-fn rate(message: &[u8], (mut requests_per_unit, mut unit): (u32, u64)) -> Result<(u32, u64), Malformed> {
-    for field in Fields::new(message) {
-        match field? {
-            (1, Value::Number(requests)) => requests_per_unit = saturated(requests),
-            (2, Value::Number(number)) => unit = number,
-            _ => {}
-        }
+impl messages::Entry {
+    fn read(&self) -> Entry<'_> {
+        Entry { key: &self.key, value: &self.value }
     }
-    Ok((requests_per_unit, unit))
 }
 
-fn override_of(requests_per_unit: u32, number: u64) -> Result<Override, BadCall> {
-    let unit = unit::numbered(number).ok_or(BadCall::UnknownUnit)?;
-    Ok(Override { requests_per_unit, unit })
-}
-
-/// Reads a `google.protobuf.UInt64Value`.
-fn wrapped(message: &[u8]) -> Result<u64, Malformed> {
-    let mut number = 0;
-    for field in Fields::new(message) {
-        if let (1, Value::Number(value)) = field? {
-            number = value;
-        }
+impl RateLimitOverride {
+    fn read(&self) -> Result<Override, BadCall> {
+        let unit = unit::numbered(self.unit).ok_or(BadCall::UnknownUnit)?;
+        Ok(Override { requests_per_unit: self.requests_per_unit, unit })
     }
-    Ok(number)
-}
-
-fn text(bytes: &[u8]) -> Result<&str, Malformed> {
-    std::str::from_utf8(bytes).map_err(|_| Malformed)
-}
-
-fn saturated(number: u64) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use prost::Message;
     use tidegate_service::Unit;
 
     use super::*;
-    use crate::protobuf::Message;
 
-    fn message(write: impl FnOnce(&mut Message)) -> Message {
-        let mut message = Message::default();
-        write(&mut message);
-        message
-    }
-
-    fn read_descriptor(write: impl FnOnce(&mut Message)) -> Result<Descriptor<'static>, BadCall> {
-        descriptor(message(write).into_bytes().leak())
+    /// A descriptor of this many empty entries.
+    fn of_entries(count: usize) -> RateLimitDescriptor {
+        RateLimitDescriptor { entries: vec![messages::Entry::default(); count], ..RateLimitDescriptor::default() }
     }
 
     #[test]
     fn call_is_read_with_all_its_fields() {
-        let entry = |key: &str, value: &str| {
-            message(|entry| {
-                entry.text(1, key);
-                entry.text(2, value);
-            })
-        };
-        let first = message(|descriptor| {
-            descriptor.message(1, &entry("user", "ann"));
-            descriptor.message(1, &entry("path", "/\u{e9}"));
-        });
-        let second = message(|descriptor| {
-            descriptor.message(1, &entry("user", ""));
-            descriptor.message(2, &message(|limit| limit.number(1, 7)));
-            descriptor.message(2, &message(|limit| limit.number(2, 3)));
-            descriptor.message(3, &Message::default());
-            descriptor.number(4, 0);
-            descriptor.text(99, "unknown");
-        });
-        let bytes = message(|call| {
-            call.text(1, "edge");
-            call.message(2, &first);
-            call.message(2, &second);
-            call.number(3, 5);
-        });
-        let bytes = bytes.into_bytes();
-        let call = read(&bytes).expect("a call");
+        // A second limit is merged into the first, an empty wrapper is 0, and field 99 is unknown.
+        let second = b"\x0a\x06\x0a\x04user\x12\x02\x08\x07\x12\x02\x10\x03\x1a\x00\x20\x00\x9a\x06\x01x";
+        let first = b"\x0a\x0b\x0a\x04user\x12\x03ann\x0a\x0a\x0a\x04path\x12\x02\xc3\xa9";
+        let lengths = [first.len(), second.len()].map(|length| u8::try_from(length).expect("a short message"));
+        let bytes = [&b"\x0a\x04edge\x12"[..], &lengths[..1], first, b"\x12", &lengths[1..], second, b"\x18\x05"];
+        let request = RateLimitRequest::decode(&*bytes.concat()).expect("a message");
+        let call = request.call().expect("a call");
         assert_eq!((call.domain, call.hits_addend, call.descriptors.len()), ("edge", 5, 2));
         let [first, second] = &call.descriptors[..] else { panic!("{call:?}") };
-        let entries = [Entry { key: "user", value: "ann" }, Entry { key: "path", value: "/\u{e9}" }];
+        let entries = [Entry { key: "user", value: "ann" }, Entry { key: "path", value: "\u{e9}" }];
         assert_eq!((&first.entries[..], first.limit, first.hits_addend), (&entries[..], None, None));
         let limit = Override { requests_per_unit: 7, unit: Unit::HOUR };
         assert_eq!((second.limit, second.hits_addend), (Some(limit), Some(0)));
     }
 
     #[test]
-    fn bounds_are_checked_before_the_rest_is_read() {
-        let many = message(|call| (0..10_000).for_each(|_| call.message(2, &Message::default()))).into_bytes();
-        assert!(matches!(read(&many), Err(BadCall::Call(CallError::TooManyDescriptors))));
-        let entries = read_descriptor(|descriptor| (0..33).for_each(|_| descriptor.message(1, &Message::default())));
-        assert!(matches!(entries, Err(BadCall::Call(CallError::TooManyEntries))), "{entries:?}");
+    fn long_lists_are_errors_before_they_are_read() {
+        let request = |descriptors| RateLimitRequest { descriptors, ..RateLimitRequest::default() };
+        let many = request(vec![of_entries(0); Call::MAX_DESCRIPTORS + 1]);
+        assert!(matches!(many.call(), Err(BadCall::Call(CallError::TooManyDescriptors))));
+        let long = of_entries(Call::MAX_ENTRIES + 1);
+        assert!(matches!(long.read(), Err(BadCall::Call(CallError::TooManyEntries))));
+        assert!(request(vec![of_entries(Call::MAX_ENTRIES); Call::MAX_DESCRIPTORS]).call().is_ok());
+    }
+
+    #[test]
+    fn decoded_message_has_bounded_memory() {
+        // The shortest element of each list takes 2 bytes of a call.
+        assert!(size_of::<RateLimitDescriptor>() <= 64, "{}", size_of::<RateLimitDescriptor>());
+        assert!(size_of::<messages::Entry>() <= 64, "{}", size_of::<messages::Entry>());
     }
 
     #[test]
     fn meaningless_descriptors_are_errors() {
-        let unit = read_descriptor(|descriptor| descriptor.message(2, &message(|limit| limit.number(1, 7))));
-        assert!(matches!(unit, Err(BadCall::UnknownUnit)), "{unit:?}");
-        let negative = read_descriptor(|descriptor| descriptor.number(4, 1));
-        assert!(matches!(negative, Err(BadCall::NegativeHits)), "{negative:?}");
-        let text = read(b"\x0a\x01\xff");
-        assert!(matches!(text, Err(BadCall::Message(Malformed))), "{text:?}");
-        let huge = message(|call| call.number(3, u64::MAX)).into_bytes();
-        assert_eq!(read(&huge).expect("a call").hits_addend, u32::MAX);
+        let limit = Some(RateLimitOverride { requests_per_unit: 7, unit: 0 });
+        let unit = RateLimitDescriptor { limit, ..RateLimitDescriptor::default() };
+        assert!(matches!(unit.read(), Err(BadCall::UnknownUnit)));
+        let negative = RateLimitDescriptor { is_negative_hits: true, ..RateLimitDescriptor::default() };
+        assert!(matches!(negative.read(), Err(BadCall::NegativeHits)));
+    }
+
+    #[test]
+    fn malformed_messages_are_errors() {
+        let nested = [0x0b; 1_000];
+        for message in [&b"\x0a\x01\xff"[..], b"\x0a\x02x", b"\x08", b"\x12\x02\x0a\x05", b"\x00\x01", &nested] {
+            let error = RateLimitRequest::decode(message).map(|_| ()).map_err(|error| BadCall::from(error).grpc_code());
+            assert_eq!(error, Err(13), "{}", message.escape_ascii());
+        }
     }
 
     proptest! {
         #[test]
         fn hostile_message_never_panics(message in prop::collection::vec(any::<u8>(), 0..256)) {
-            _ = read(&message);
+            _ = RateLimitRequest::decode(&*message).map(|request| request.call().is_ok());
         }
     }
 }

@@ -1,63 +1,39 @@
-//! Writes an answer as a `RateLimitResponse`, whose fields have the numbers of `envoy/service/ratelimit/v3/rls.proto`.
+//! Writes an answer as a `RateLimitResponse`.
 
-use std::time::Duration;
-
-use crate::protobuf::Message;
+use super::messages::{CurrentLimit, DescriptorStatus, HeaderField, OK, OVER_LIMIT, RateLimitResponse, Seconds};
 use crate::service::answer::{Answer, whole_seconds};
 use crate::service::unit;
-use tidegate_service::{CurrentLimit, Status};
-
-/// The numbers of `RateLimitResponse.Code`.
-const OK: u64 = 1;
-const OVER_LIMIT: u64 = 2;
+use tidegate_service::Status;
 
 /// Returns the message.
-pub(super) fn write(answer: &Answer<'_>) -> Vec<u8> {
-    let mut message = Message::default();
-    message.number(1, code(answer.is_over));
-    for descriptor in &answer.statuses {
-        message.message(2, &status(descriptor));
+pub(super) fn message(answer: Answer<'_>) -> RateLimitResponse {
+    let fields = answer.fields.iter();
+    let fields = fields.filter_map(|(name, value)| {
+        Some(HeaderField { key: name.as_str().to_owned(), value: value.to_str().ok()?.to_owned() })
+    });
+    RateLimitResponse {
+        overall_code: code(answer.is_over),
+        statuses: answer.statuses.iter().map(status).collect(),
+        response_headers_to_add: fields.collect(),
+        raw_body: answer.body.into(),
     }
-    for (name, value) in &answer.fields {
-        let mut field = Message::default();
-        field.text(1, name.as_str());
-        field.bytes(2, value.as_bytes());
-        message.message(3, &field);
-    }
-    message.bytes(5, &answer.body);
-    message.into_bytes()
 }
 
-fn code(is_over: bool) -> u64 {
+fn code(is_over: bool) -> i32 {
     if is_over { OVER_LIMIT } else { OK }
 }
 
-/// Returns a `DescriptorStatus`.
-fn status(Status { is_over, limit, remaining, until_reset }: &Status<'_>) -> Message {
-    let mut message = Message::default();
-    message.number(1, code(*is_over));
-    if let Some(limit) = limit {
-        message.message(2, &current_limit(limit));
+fn status(status: &Status<'_>) -> DescriptorStatus {
+    let seconds = |duration| Seconds { seconds: i64::try_from(whole_seconds(duration)).unwrap_or(i64::MAX) };
+    DescriptorStatus {
+        code: code(status.is_over),
+        current_limit: status.limit.as_ref().map(current_limit),
+        limit_remaining: status.remaining,
+        duration_until_reset: status.until_reset.map(seconds),
     }
-    message.number(3, u64::from(*remaining));
-    if let Some(until_reset) = until_reset {
-        message.message(4, &duration(*until_reset));
-    }
-    message
 }
 
-/// Returns a `RateLimit`.
-fn current_limit(limit: &CurrentLimit<'_>) -> Message {
-    let mut message = Message::default();
-    message.number(1, u64::from(limit.requests_per_unit));
-    message.number(2, unit::number(limit.unit));
-    message.text(3, limit.name.unwrap_or_default());
-    message
-}
-
-/// Returns a `google.protobuf.Duration`.
-fn duration(duration: Duration) -> Message {
-    let mut message = Message::default();
-    message.number(1, whole_seconds(duration));
-    message
+fn current_limit(limit: &tidegate_service::CurrentLimit<'_>) -> CurrentLimit {
+    let name = limit.name.unwrap_or_default().to_owned();
+    CurrentLimit { requests_per_unit: limit.requests_per_unit, unit: unit::number(limit.unit), name }
 }

@@ -49,7 +49,7 @@ struct Limit {
 #[serde(untagged)]
 enum UnitName {
     Name(String),
-    Number(u64),
+    Number(i32),
 }
 
 impl Request {

@@ -1,45 +1,32 @@
-//! The messages of gRPC health checks (grpc.health.v1). Each has one field that matters, so they need no code generator.
+//! The calls of gRPC health checks.
+
+use prost::Message;
 
 use crate::http::grpc::{frame, only_message};
-use crate::protobuf::{Fields, Message, Value};
+use crate::http::grpc_health::{HealthCheckRequest, HealthCheckResponse, NOT_SERVING, SERVICE_UNKNOWN, SERVING};
 
-/// The path of the call.
-pub(super) const CHECK_PATH: &str = "/grpc.health.v1.Health/Check";
-
-/// `SERVING` of `HealthCheckResponse.ServingStatus`.
-const SERVING: u64 = 1;
-
-/// Encodes a `HealthCheckRequest`, whose field 1 is the service.
+/// Encodes the question for a service.
 pub(super) fn encode_request(service: &str) -> Vec<u8> {
-    let mut message = Message::default();
-    message.text(1, service);
-    frame(&message.into_bytes())
+    frame(&HealthCheckRequest { service: service.to_owned() })
 }
 
-/// Checks a `HealthCheckResponse`, whose field 1 is the status.
+/// Checks the response.
 ///
 /// # Errors
 /// The service is not `SERVING`, or the message is malformed.
 pub(super) fn check_response(body: &[u8]) -> Result<(), &'static str> {
-    const MALFORMED: &str = "the gRPC response is malformed";
-    let message = only_message(body).map_err(|_| MALFORMED)?;
-    match status(message).ok_or(MALFORMED)? {
+    match status(body).ok_or("the gRPC response is malformed")? {
         SERVING => Ok(()),
-        2 => Err("the service is NOT_SERVING"),
-        3 => Err("the service is SERVICE_UNKNOWN"),
+        NOT_SERVING => Err("the service is NOT_SERVING"),
+        SERVICE_UNKNOWN => Err("the service is SERVICE_UNKNOWN"),
         _ => Err("the status of the service is UNKNOWN"),
     }
 }
 
-/// Returns field 1 of a message; 0 if it is absent. Returns `None` if the message is malformed.
-fn status(message: &[u8]) -> Option<u64> {
-    let mut status = 0;
-    for field in Fields::new(message) {
-        if let (1, Value::Number(number)) = field.ok()? {
-            status = number;
-        }
-    }
-    Some(status)
+/// Returns the status in a response. Returns `None` if it is malformed.
+fn status(body: &[u8]) -> Option<i32> {
+    let response = HealthCheckResponse::decode(only_message(body).ok()?).ok()?;
+    Some(response.status)
 }
 
 #[cfg(test)]
@@ -79,7 +66,6 @@ mod tests {
         #[test]
         fn hostile_response_never_panics(body in prop::collection::vec(any::<u8>(), 0..64)) {
             _ = check_response(&body);
-            _ = status(&body);
         }
     }
 }

@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 
 use super::grpc;
+use crate::http::grpc_health::CHECK_PATH;
 use crate::transport::BodyData;
 use crate::upstream::body::RequestBody;
 use crate::upstream::response_body::ResponseBody;
@@ -29,7 +30,7 @@ pub(super) fn build(settings: &HealthRequest, host: &HeaderValue) -> Request<Req
             let message = Bytes::from(grpc::encode_request(service));
             let mut request = Request::new(RequestBody::new(Full::<BodyData>::from(message)));
             *request.method_mut() = Method::POST;
-            *request.uri_mut() = http::Uri::from_static(grpc::CHECK_PATH);
+            *request.uri_mut() = http::Uri::from_static(CHECK_PATH);
             let fields = request.headers_mut();
             fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
             fields.insert(TE, HeaderValue::from_static("trailers"));
