@@ -42,8 +42,8 @@ async fn invalid_requests_have_their_status() {
     let service = TestService::start("memory", &LIMITS);
     for (body, text) in [
         ("", "the body is no call: invalid JSON at line 1 column 0\n"),
-        ("{}", "the domain is empty\n"),
-        (r#"{"domain":"edge"}"#, "the list of descriptors is empty\n"),
+        ("{}", "rate limit domain must not be empty\n"),
+        (r#"{"domain":"edge"}"#, "rate limit descriptor list must not be empty\n"),
         (r#"{"domain":"edge","descriptor":[]}"#, "the body is no call: unexpected value at line 1 column 29\n"),
     ] {
         let response = post(&service, "", body).await;

@@ -45,11 +45,11 @@ pub struct Override {
 /// The error of a call that cannot be decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The name of the domain is empty.
-    #[error("the domain is empty")]
+    /// The name of the domain is empty. The message is that of envoyproxy/ratelimit.
+    #[error("rate limit domain must not be empty")]
     NoDomain,
-    /// There is nothing to decide.
-    #[error("the list of descriptors is empty")]
+    /// There is nothing to decide. The message is that of envoyproxy/ratelimit.
+    #[error("rate limit descriptor list must not be empty")]
     NoDescriptors,
     /// There are too many descriptors.
     #[error("a call has at most {} descriptors", Call::MAX_DESCRIPTORS)]
