@@ -14,6 +14,9 @@ from process import MeasurementError
 CONNECTIONS = 16
 GRANTED, REJECTED = b"HTTP/1.1 200 ", b"HTTP/1.1 429 "
 
+# The begin and the end of a request.
+Span = tuple[float, float]
+
 # The longest wait for a response.
 RESPONSE_TIMEOUT_SECONDS = 5.0
 
@@ -26,6 +29,8 @@ class Client:
     port: int
     requests: int = 0
     granted: list[float] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)  # of granted requests
+    begun: dict[socket.socket, float] = field(default_factory=dict)
     idle: deque[socket.socket] = field(default_factory=deque)
     responses: dict[socket.socket, bytes] = field(default_factory=dict)
 
@@ -50,6 +55,7 @@ class Client:
             due = min(total, int((time.monotonic() - start) * rate) + 1)
             while self.requests < due and self.idle:
                 client = self.idle.popleft()
+                self.begun[client] = time.monotonic()
                 client.sendall(REQUEST)
                 self.responses[client] = b""
                 self.requests += 1
@@ -71,6 +77,7 @@ class Client:
             return
         if response.startswith(GRANTED):
             self.granted.append(time.monotonic())
+            self.spans.append((self.begun[client], self.granted[-1]))
         elif not response.startswith(REJECTED):
             raise MeasurementError(f"unexpected response: {response[:40]!r}")
         del self.responses[client]

@@ -56,7 +56,8 @@ class Contestant:
     expected status under load. `clients` is the number of clients that the requests name in `X-Client`, or 0 without
     this field. With `http2`, the load is h2load instead of wrk. With `tls`, the requests are sent over TLS. With
     `handshakes_only`, the load is TLS handshakes without requests. With `large`, requests or responses have larger
-    bodies. With `new_connections`, each request has its own connection. `fields` are header fields of each request."""
+    bodies. With `new_connections`, each request has its own connection. `fields` are header fields of each request. With
+    `post`, requests have this body, and responses any length."""
 
     name: str
     packages: tuple[str, ...]
@@ -71,6 +72,7 @@ class Contestant:
     new_connections: bool = False
     target: str = "/"
     fields: tuple[tuple[str, str], ...] = ()
+    post: str = ""
 
     @property
     def path(self) -> str:
@@ -102,7 +104,7 @@ class Contestant:
         if status != self.status:
             raise MeasurementError(f"it responds with {status} where {self.status} is expected: {body[:80]!r}")
         size = self.large.size if self.large and not self.large.is_upload else BODY
-        if status == 200 and len(body) != size:
+        if status == 200 and not self.post and len(body) != size:
             raise MeasurementError(f"it responds with {len(body)} bytes where {size} are expected")
 
     def connection(self, port: int) -> http.client.HTTPConnection:
@@ -113,8 +115,8 @@ class Contestant:
 
 def request(connection: http.client.HTTPConnection, contestant: Contestant) -> tuple[int, bytes]:
     is_upload = contestant.large and contestant.large.is_upload
-    body = bytes(contestant.large.size) if contestant.large and is_upload else None
+    body = bytes(contestant.large.size) if contestant.large and is_upload else contestant.post.encode() or None
     fields = {"X-Client": "client-000001", **dict(contestant.fields)}
-    connection.request("POST" if is_upload else "GET", contestant.path, body, fields)
+    connection.request("POST" if body else "GET", contestant.path, body, fields)
     response = connection.getresponse()
     return response.status, response.read()

@@ -73,6 +73,7 @@ def wrk(tools: Tools, contestant: Contestant, port: int, seconds: float) -> dict
     upload = contestant.large.size if contestant.large and contestant.large.is_upload else 0
     command += ["-s", SCRIPT, f"{scheme}://127.0.0.1:{port}{contestant.path}", "--"]
     command += [f"clients={contestant.clients}", f"upload={upload}", f"close={int(contestant.new_connections)}"]
+    command += [f"post={contestant.post}"] if contestant.post else []
     deadline = seconds + 30
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=deadline, stdin=subprocess.DEVNULL, env=CLIENTS
