@@ -5,6 +5,7 @@
 
 mod address;
 mod bucket;
+mod call;
 mod client;
 mod messages;
 mod paths;
@@ -12,6 +13,7 @@ mod proxy;
 
 pub use address::address;
 pub use bucket::bucket;
+pub use call::call;
 pub use client::client;
 pub use messages::{chunks, request, response};
 pub use paths::path;
@@ -21,7 +23,7 @@ pub use proxy::proxy;
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("request", request),
     ("response", response),
     ("chunks", chunks),
@@ -29,6 +31,7 @@ pub const TARGETS: [(&str, Target); 9] = [
     ("address", address),
     ("client", client),
     ("proxy", proxy),
+    ("call", call),
     ("rules", rules),
     ("bucket", bucket),
 ];

@@ -1,5 +1,6 @@
 //! Internals for benchmarks, tests and the fuzzer. Not a public API: items change and disappear without notice.
 
+mod calls;
 mod compression;
 mod extensions;
 mod local_gateway;
@@ -9,6 +10,7 @@ mod probes;
 mod replay;
 mod talkers;
 
+pub use self::calls::{ReadCall, ReadDescriptor};
 pub use self::compression::ResponseEncoder;
 pub use self::extensions::{ConfigInternals, ReplayStore};
 pub use self::local_gateway::LocalGateway;

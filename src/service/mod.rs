@@ -25,6 +25,7 @@ use self::response_body::CallBody;
 use crate::admin::Readiness;
 use crate::upstream::RequestBody;
 use tidegate_layer::layer::RateLimitLayer;
+use tidegate_service::{Call, CallError};
 
 /// The longest body of a call, in bytes: of 17 descriptors with the longest value.
 const MAX_BODY: usize = 1 << 20;
@@ -36,6 +37,22 @@ struct CallContext {
     layer: RateLimitLayer,
     readiness: Readiness,
     memory: BodyMemory,
+}
+
+/// Reads the call from a gRPC message, and uses it. Returns the message of an error.
+pub(crate) fn read_message_call<T>(
+    message: &[u8],
+    with: impl FnOnce(&Call<'_>) -> Result<T, CallError>,
+) -> Result<T, String> {
+    grpc::read(message, with).map_err(|error| error.to_string())
+}
+
+/// Reads the call from JSON, and uses it. Returns the message of an error.
+pub(crate) fn read_json_call<T>(
+    body: &[u8],
+    with: impl FnOnce(&Call<'_>) -> Result<T, CallError>,
+) -> Result<T, String> {
+    http::read(body, with).map_err(|error| error.to_string())
 }
 
 /// Serves the calls of a worker over one protocol.

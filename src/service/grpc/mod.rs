@@ -13,6 +13,7 @@ use prost::Message;
 use self::messages::{RateLimitRequest, RateLimitResponse};
 use self::status::{GRPC_STATUS, Status};
 use super::CallContext;
+use super::bad_call::BadCall;
 use super::decide::Pending;
 use super::response_body::{CallBody, text};
 use crate::http::grpc::{frame, only_message};
@@ -21,6 +22,7 @@ use crate::upstream::RequestBody;
 use tidegate_layer::local_response::GrpcCall;
 use tidegate_limit::clock::Stopwatch;
 use tidegate_metrics::CallResult;
+use tidegate_service::{Call, CallError};
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
@@ -48,10 +50,7 @@ async fn should_rate_limit(context: &CallContext, body: RequestBody) -> Result<R
     let since = Stopwatch::start();
     let body = context.memory.read(body).await;
     let active = context.layer.active_domains();
-    let pending = body.and_then(|body| {
-        let request = RateLimitRequest::decode(only_message(&body)?)?;
-        Ok(Pending::new(&active, &request.call()?)?)
-    });
+    let pending = body.and_then(|body| read(only_message(&body)?, |call| Pending::new(&active, call)));
     match pending {
         Ok(pending) => Ok(response::message(pending.decide(&active).await)),
         Err(error) => {
@@ -60,6 +59,15 @@ async fn should_rate_limit(context: &CallContext, body: RequestBody) -> Result<R
             Err(error.into())
         }
     }
+}
+
+/// Reads the call from a message, and uses it.
+///
+/// # Errors
+/// The message is malformed, or is no valid call.
+pub(super) fn read<T>(message: &[u8], with: impl FnOnce(&Call<'_>) -> Result<T, CallError>) -> Result<T, BadCall> {
+    let request = RateLimitRequest::decode(message)?;
+    Ok(with(&request.call()?)?)
 }
 
 /// Returns the response with a message in its frame.

@@ -14,6 +14,7 @@ use super::response_body::{CallBody, text};
 use crate::upstream::RequestBody;
 use tidegate_limit::clock::Stopwatch;
 use tidegate_metrics::CallResult;
+use tidegate_service::{Call, CallError};
 
 /// Responds to a request.
 pub(super) async fn respond(context: CallContext, request: Request<RequestBody>) -> Response<CallBody> {
@@ -39,10 +40,7 @@ async fn json(context: &CallContext, body: RequestBody) -> Response<CallBody> {
     let since = Stopwatch::start();
     let body = context.memory.read(body).await;
     let active = context.layer.active_domains();
-    let pending = body.and_then(|body| {
-        let request = request::Request::read(&body)?;
-        Ok::<_, BadCall>(Pending::new(&active, &request.call()?)?)
-    });
+    let pending = body.and_then(|body| read(&body, |call| Pending::new(&active, call)));
     let answer = match pending {
         Ok(pending) => pending.decide(&active).await,
         Err(error) => {
@@ -58,6 +56,15 @@ async fn json(context: &CallContext, body: RequestBody) -> Response<CallBody> {
     response.headers_mut().extend(answer.fields);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+/// Reads the call from JSON, and uses it.
+///
+/// # Errors
+/// The body is no such JSON, or is no valid call.
+pub(super) fn read<T>(body: &[u8], with: impl FnOnce(&Call<'_>) -> Result<T, CallError>) -> Result<T, BadCall> {
+    let request = request::Request::read(body)?;
+    Ok(with(&request.call()?)?)
 }
 
 fn method_not_allowed(allowed: &'static str) -> Response<CallBody> {
