@@ -8,8 +8,8 @@
 --       little-endian, with consecutive equal requests as one run: the number of requests (u32), the number of limits
 --       of each (u8), and for each limit its bucket's number, from 1 (u16), flags (u8: 1 for a shadow, plus 2 if the
 --       bucket is only checked, plus 4 if all tickets come first, or 8 if the request is the first of a queue, plus 16
---       if the permits are charged in any case, plus 32 if a late time slot is refused), the requested permits (u32),
---       with flag 8 its queue (8 bytes), how long it has waited (u48, ms), the number of requests in the queue (u8),
+--       if the permits are charged in any case, plus 32 if a late time slot is refused, plus 64 if the bucket only must
+--       not have debt), the requested permits (u32), with flag 8 its queue (8 bytes), how long it has waited (u48, ms), the number of requests in the queue (u8),
 --       and for each how much later it joined the queue (u32, ms), and with flag 32 the longest delay (u48, ms); random
 --       bytes for shared limits; now (ms; omitted: the server's TIME)
 -- Returns now (u64, ms) and the decisions, packed little-endian: for each run of requests with equal decisions the
@@ -29,6 +29,7 @@
 --   open(limiter, key, now)      the stored bucket; with `failure`, an error that ends the call
 --   check(bucket, permits)       whether the bucket grants, the wait (-1: forever), and the delay until the time slot
 --   status(bucket)               the remaining permits, and the time until more are available
+--   debt_wait(bucket)            optional: the time until the debt is paid, 0 if there is none; omitted: there is none
 --   charge(bucket, permits)      charges granted permits (at least one) in memory, and sets `added`
 --   charge_unconditionally(bucket, permits)  charges permits in any case; those that the bucket lacks are debt
 --   save(bucket, random)         writes the charges
@@ -67,8 +68,8 @@ local numbers, flags, requested, granted, waits = {}, {}, {}, {}, {}
 -- the permits of the tickets before it.
 local tickets_of, ticket_keys, queues, since, ages, before = {}, {}, {}, {}, {}, {}
 -- From this flag on, a bucket is only checked. Shadows have odd flags. Higher flags are removed when they are read.
-local CHECKS_ONLY, ORDERED, FIRST, UNCONDITIONAL, WITHIN = 2, 4, 8, 16, 32
-local is_unconditional, longest_delay = {}, {}
+local CHECKS_ONLY, ORDERED, FIRST, UNCONDITIONAL, WITHIN, NO_DEBT = 2, 4, 8, 16, 32, 64
+local is_unconditional, longest_delay, is_debt_check = {}, {}, {}
 
 -- Opens the bucket with this number, unless it is open.
 local function open(number)
@@ -81,6 +82,8 @@ end
 local function read_turn(i, requests, at)
   local flag = flags[i]
   queues[i], since[i], before[i], longest_delay[i] = false, math.huge, 0, math.huge
+  is_debt_check[i] = flag >= NO_DEBT
+  if is_debt_check[i] then flag = flag - NO_DEBT end
   if flag >= WITHIN then
     flag, longest_delay[i], at = flag - WITHIN, from_bytes('<I6', requests, at)
   end
@@ -133,6 +136,10 @@ local function check(i)
   if not is_granted and before[i] > 0 then wait = waiting.wait(algorithm, bucket, permits, before[i], ends) end
   if delay and delay > longest_delay[i] then is_granted, wait, delay = false, delay - longest_delay[i], nil end
   if is_unconditional[i] then is_granted, delay = true, nil end
+  if is_debt_check[i] then
+    wait, delay = algorithm.debt_wait and algorithm.debt_wait(bucket) or 0, nil
+    is_granted = wait == 0
+  end
   granted[i], waits[i] = is_granted, delay or not is_granted and wait
   return is_granted or flags[i] % 2 == 1
 end

@@ -10,6 +10,7 @@
 
 local gcra = {
   keys = 1, args = 3, charge = fractions.charge, charge_unconditionally = fractions.charge_unconditionally,
+  debt_wait = fractions.debt_wait,
   save = fractions.save, on_refusal = fractions.on_refusal,
 }
 

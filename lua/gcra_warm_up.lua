@@ -13,7 +13,8 @@
 local STEPS, HEAT_BYTES, WITH_HEAT = 16, 11, FRACTIONS .. 'I6I5'
 
 local warm = {
-  keys = 1, args = 4, serial = true, check = algorithms.gcra.check, status = algorithms.gcra.status, save = fractions.save,
+  keys = 1, args = 4, serial = true, check = algorithms.gcra.check, status = algorithms.gcra.status,
+  debt_wait = fractions.debt_wait, save = fractions.save,
   on_refusal = fractions.on_refusal,
 }
 

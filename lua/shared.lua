@@ -288,6 +288,11 @@ function log.check(bucket, permits)
   return false, math.max(1, returns_in(limiter, date_of(bucket, over)))
 end
 
+-- Returns the time until the debt is paid, or 0.
+function log.debt_wait(bucket)
+  return bucket.debt > 0 and (bucket.limiter.wait_for_debt or log.wait_for_debt)(bucket, 0) or 0
+end
+
 -- Returns the remaining permits, and the time until more are available.
 function log.status(bucket)
   local limiter, used = bucket.limiter, bucket.used
@@ -408,7 +413,8 @@ end
 function log.algorithm(arguments)
   return {
     keys = 1, args = arguments, open = log.open, check = log.check, status = log.status, charge = log.charge,
-    charge_unconditionally = log.charge_unconditionally, save = log.save, on_refusal = log.on_refusal,
+    charge_unconditionally = log.charge_unconditionally, debt_wait = log.debt_wait, save = log.save,
+    on_refusal = log.on_refusal,
   }
 end
 
@@ -484,6 +490,13 @@ end
 -- Charges permits in any case.
 function fractions.charge_unconditionally(bucket, permits)
   fractions.charge(bucket, fractions.chargeable(bucket, permits))
+end
+
+-- Returns the time until at most `burst` permits are in use.
+function fractions.debt_wait(bucket)
+  local over = bucket.used - bucket.limiter.burst
+  if over < 0 or over == 0 and bucket.parts == 0 then return 0 end
+  return fractions.millis_for(bucket, over)
 end
 
 -- Returns the time to live of a bucket: until it is full and without heat, plus one second.

@@ -70,8 +70,8 @@ type Asks = Vec<(usize, u8, u32, bool, ChargeKind)>;
 
 fn asks(buckets: usize) -> impl Strategy<Value = Asks> {
     let permits = prop_oneof![8 => Just(1), 2 => 0..=3_u32, 1 => 300..=701_u32];
-    let kind =
-        prop_oneof![6 => Just(ChargeKind::Take), 1 => Just(ChargeKind::Check), 1 => Just(ChargeKind::Unconditional)];
+    let checks = prop_oneof![Just(ChargeKind::Check), Just(ChargeKind::NoDebt)];
+    let kind = prop_oneof![6 => Just(ChargeKind::Take), 1 => checks, 1 => Just(ChargeKind::Unconditional)];
     let ask = (0..buckets, 0..3_u8, permits, prop::bool::weighted(0.15), kind);
     prop::collection::vec(ask, 1..=3).prop_map(|mut asks| {
         asks.sort_by_key(|(bucket, ..)| *bucket);

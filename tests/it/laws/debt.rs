@@ -17,9 +17,9 @@ use super::{START, Stores, config};
 use crate::support::charge_of;
 use crate::support::redis::{RedisServer, fresh_name};
 
-const INTERVAL: u64 = 60_000;
+pub const INTERVAL: u64 = 60_000;
 
-fn quotas() -> impl Strategy<Value = Quota> {
+pub fn quotas() -> impl Strategy<Value = Quota> {
     let zone = prop::sample::select(&["UTC", "Europe/Rome"][..]);
     let unit = prop::sample::select(&[Unit::Minute, Unit::Hour, Unit::Day, Unit::Week, Unit::Month][..]);
     let calendar = (unit, zone).prop_map(|(unit, zone)| Calendar::new(unit, zone).expect("a calendar"));
@@ -35,7 +35,7 @@ fn quotas() -> impl Strategy<Value = Quota> {
 }
 
 /// Returns the most permits that the algorithm grants from `from` to `to`.
-fn most_granted(quota: &Quota, from: u64, to: u64) -> u64 {
+pub fn most_granted(quota: &Quota, from: u64, to: u64) -> u64 {
     let (rate, interval, time) = (u64::from(quota.rate()), quota.interval(), to - from);
     match quota.algorithm() {
         Algorithm::Gcra { .. } | Algorithm::GcraWarmUp(_) => u64::from(quota.capacity()) + rate * time / interval,

@@ -4,6 +4,7 @@ mod debt;
 mod gcra;
 mod gcra_warm_up;
 mod leaky_bucket;
+mod reports;
 mod shards;
 mod token_bucket;
 
@@ -200,7 +201,8 @@ fn step(rate: u64, interval: u64) -> impl Strategy<Value = Step> {
 
 /// Generates kinds of charges, most of which take permits.
 pub fn kind() -> impl Strategy<Value = ChargeKind> {
-    prop_oneof![12 => Just(ChargeKind::Take), 1 => Just(ChargeKind::Check), 3 => Just(ChargeKind::Unconditional)]
+    let checks = prop_oneof![Just(ChargeKind::Check), Just(ChargeKind::NoDebt)];
+    prop_oneof![12 => Just(ChargeKind::Take), 2 => checks, 3 => Just(ChargeKind::Unconditional)]
 }
 
 /// Generates usual rates and intervals.

@@ -55,7 +55,8 @@ impl State {
         BucketDecision::new(u32::try_from(available).unwrap_or(u32::MAX), wait, if used > 0 { rest(1) } else { 0 })
     }
 
-    /// Returns the end of the window before the first that grants `permits`, which are at most the rate.
+    /// Returns the end of the window before the first that grants `permits`, which are at most the rate. For 0 permits, the
+    /// end of the window before the first in which the debt is paid.
     fn end_before(&self, window: &Window, quota: &Quota, permits: u32) -> Timestamp {
         let windows = (self.0.debt + u64::from(permits)).div_ceil(quota.rate().into()).max(1) - 1;
         if windows == 0 {
@@ -120,6 +121,16 @@ impl State {
         let mut paid = self.clone();
         paid.pay(window, quota);
         paid
+    }
+
+    /// Returns the milliseconds from `now` until the debt is paid; 0 if there is none.
+    pub fn debt_wait(&self, quota: &Quota, now: Timestamp) -> u64 {
+        if self.0.debt == 0 {
+            return 0;
+        }
+        let window = window(quota, now);
+        let paid = self.paid(&window, quota);
+        if paid.0.debt == 0 { 0 } else { paid.end_before(&window, quota, 0).millis_since(now).min(MAX_WAIT) }
     }
 
     /// Updates the bucket after a refusal at `now`: only if a counter ends after the present window.

@@ -105,6 +105,12 @@ impl State {
         paid
     }
 
+    /// Returns the milliseconds from `now` until the debt is paid; 0 if there is none.
+    pub fn debt_wait(&self, quota: &Quota, now: Timestamp) -> u64 {
+        let paid = (self.0.debt > 0).then(|| self.paid(quota, now)).filter(|paid| paid.0.debt > 0);
+        paid.map_or(0, |paid| paid.millis_until_paid(0, quota, now))
+    }
+
     /// Updates the bucket after a refusal at `now`: only if a counter ends after the present segment.
     pub fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
         let present = segment_end(quota, now);

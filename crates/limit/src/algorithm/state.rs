@@ -77,6 +77,12 @@ macro_rules! states {
                 }
             }
 
+            fn debt_wait(&self, quota: &Quota, now: Timestamp) -> u64 {
+                match self {
+                    $(Self::$variant(state) => state.debt_wait(quota, now),)+
+                }
+            }
+
             fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
                 match self {
                     $(Self::$variant(state) => state.on_refusal(quota, now),)+
@@ -170,6 +176,14 @@ impl BucketState {
     /// are debt: later requests wait until it is paid with the permits that return.
     pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         self.change(quota, |unpacked| unpacked.charge_unconditionally(quota, permits, now))
+    }
+
+    /// Returns the milliseconds from `now` until the debt of the bucket is paid; 0 if there is none.
+    pub fn debt_wait(&self, quota: &Quota, now: Timestamp) -> u64 {
+        match &self.0 {
+            Repr::Unpacked(unpacked) => unpacked.debt_wait(quota, now),
+            Repr::Packed(packed) => Unpacked::unpack(*packed, quota).debt_wait(quota, now),
+        }
     }
 
     /// Updates the bucket after a refusal at `now`, if the clock went back or the rule has changed.

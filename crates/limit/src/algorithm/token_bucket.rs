@@ -109,6 +109,12 @@ impl State {
         paid
     }
 
+    /// Returns the milliseconds from `now` until the debt is paid; 0 if there is none.
+    pub fn debt_wait(&self, quota: &Quota, now: Timestamp) -> u64 {
+        let paid = (self.debt > 0).then(|| self.paid(quota, now)).filter(|paid| paid.debt > 0);
+        paid.map_or(0, |paid| paid.millis_until_paid(0, quota, now))
+    }
+
     /// Updates the bucket after a refusal at `now`: only if the clock went back, or if rules with a shorter interval
     /// would soon drop entries that this rule counts, and then grant too much. The latter happens at most once per
     /// interval.

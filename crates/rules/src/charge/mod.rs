@@ -4,6 +4,7 @@
 pub mod crc16;
 mod decision;
 mod limiter;
+mod report;
 mod spread;
 mod turn;
 
@@ -62,6 +63,15 @@ pub enum ChargeKind {
     /// Takes them in any case, for something that has happened. Permits that the bucket lacks are debt, which later
     /// requests wait for.
     Unconditional,
+    /// Takes none and needs none: the bucket only must not have debt. [`Charge::permits`] do not matter.
+    NoDebt,
+}
+
+impl ChargeKind {
+    /// Returns `true` if the charge takes no permits.
+    pub fn is_check(self) -> bool {
+        matches!(self, Self::Check | Self::NoDebt)
+    }
 }
 
 impl Charge {
@@ -73,7 +83,7 @@ impl Charge {
     /// Returns the permits that the charge takes if it is granted.
     #[inline]
     pub fn taken(&self) -> u32 {
-        if self.kind == ChargeKind::Check { 0 } else { self.permits }
+        if self.kind.is_check() { 0 } else { self.permits }
     }
 
     /// Returns the identity of the bucket among all buckets of a store: the limiter's name and the client.

@@ -72,7 +72,7 @@ impl<'c> Lookup<'c> {
 
     /// Returns `true` if the bucket is charged once all live charges are granted.
     pub(super) fn is_charged(&self) -> bool {
-        self.decision.granted && self.charge.kind != ChargeKind::Check
+        self.decision.granted && !self.charge.kind.is_check()
     }
 
     /// Evaluates the charge on a bucket, without any change. An unconditional charge is always granted.
@@ -82,6 +82,7 @@ impl<'c> Lookup<'c> {
         let decision = match self.charge.kind {
             ChargeKind::Unconditional => BucketDecision { granted: true, wait: Wait::Now, delay: 0, ..decision },
             ChargeKind::Take | ChargeKind::Check => decision,
+            ChargeKind::NoDebt => without_debt(decision, state.debt_wait(&self.charge.limiter.quota, now)),
         };
         decision.into()
     }
@@ -92,7 +93,7 @@ impl<'c> Lookup<'c> {
         let (quota, permits) = (&self.charge.limiter.quota, self.charge.permits);
         let decision = match self.charge.kind {
             ChargeKind::Unconditional => state.charge_unconditionally(quota, permits, now),
-            ChargeKind::Take | ChargeKind::Check => state.charge(quota, permits, now),
+            ChargeKind::Take | ChargeKind::Check | ChargeKind::NoDebt => state.charge(quota, permits, now),
         };
         decision.into()
     }
@@ -103,6 +104,12 @@ impl<'c> Lookup<'c> {
         let hash = if self.owner.is_overall() { self.name_hash } else { self.hash };
         usize::try_from(hash >> 32).unwrap_or_default() % LOCK_SHARDS
     }
+}
+
+/// Returns the decision of a bucket whose debt is paid after this many milliseconds.
+fn without_debt(decision: BucketDecision, wait: u64) -> BucketDecision {
+    let wait = if wait == 0 { Wait::Now } else { Wait::Millis(wait) };
+    BucketDecision { granted: wait == Wait::Now, wait, delay: 0, ..decision }
 }
 
 /// Hashes an owner. A fast hash with a random seed suffices: an owner is an address or a hash with the secret.

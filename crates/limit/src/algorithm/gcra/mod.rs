@@ -80,6 +80,11 @@ impl State {
         u32::try_from(unused).unwrap_or(u32::MAX).min(permits)
     }
 
+    /// Returns the milliseconds from `now` until at most `burst` permits are in use.
+    pub fn debt_wait(&self, quota: &Quota, now: Timestamp) -> u64 {
+        millis_for(self.used_at(quota, now).saturating_sub(parts(quota.capacity(), quota)), quota)
+    }
+
     /// Updates the bucket after a refusal at `now`: only if the clock went back.
     pub fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
         if self.at > now {

@@ -167,7 +167,7 @@ impl LimiterBuckets {
 impl RequestedCharge {
     /// See [`Charge::taken`].
     pub(crate) fn taken(&self) -> u32 {
-        if self.kind == ChargeKind::Check { 0 } else { self.permits }
+        if self.kind.is_check() { 0 } else { self.permits }
     }
 
     /// Returns the flags of the charge in the script.
@@ -176,6 +176,7 @@ impl RequestedCharge {
             ChargeKind::Take => 0,
             ChargeKind::Check => 2,
             ChargeKind::Unconditional => 16,
+            ChargeKind::NoDebt => 66,
         };
         kind | u8::from(self.shadow)
     }

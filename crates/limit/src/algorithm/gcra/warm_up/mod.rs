@@ -91,6 +91,11 @@ impl State {
         self.charge(quota, permits, now)
     }
 
+    /// Returns the milliseconds from `now` until at most `burst` permits are in use, with the extra of their prices.
+    pub fn debt_wait(&self, quota: &Quota, now: Timestamp) -> u64 {
+        self.bucket.debt_wait(quota, now)
+    }
+
     /// Updates the bucket after a refusal at `now`: only if the clock went back.
     pub fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
         if self.bucket.at > now {
