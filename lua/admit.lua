@@ -9,9 +9,9 @@
 --       of each (u8), and for each limit its bucket's number, from 1 (u16), flags (u8: 1 for a shadow, plus 2 if the
 --       bucket is only checked, plus 4 if all tickets come first, or 8 if the request is the first of a queue, plus 16
 --       if the permits are charged in any case, plus 32 if a late time slot is refused, plus 64 if the bucket only must
---       not have debt), the requested permits (u32), with flag 8 its queue (8 bytes), how long it has waited (u48, ms), the number of requests in the queue (u8),
---       and for each how much later it joined the queue (u32, ms), and with flag 32 the longest delay (u48, ms); random
---       bytes for shared limits; now (ms; omitted: the server's TIME)
+--       not have debt), the requested permits (u32), with flag 8 its queue (8 bytes), how long it has waited (u48, ms),
+--       the number of requests in the queue (u8), and for each how much later it joined the queue (u32, ms), and with
+--       flag 32 the longest delay (u48, ms); random bytes for shared limits; now (ms; omitted: the server's TIME)
 -- Returns now (u64, ms) and the decisions, packed little-endian: for each run of requests with equal decisions the
 --       number of requests (u32), then for each limit: granted (1), granted with a time slot in the future (2), or
 --       refused (0) (u8), the permits that remain after the last request of the run (u32), reset (u48, ms), and unless
@@ -29,7 +29,7 @@
 --   open(limiter, key, now)      the stored bucket; with `failure`, an error that ends the call
 --   check(bucket, permits)       whether the bucket grants, the wait (-1: forever), and the delay until the time slot
 --   status(bucket)               the remaining permits, and the time until more are available
---   debt_wait(bucket)            optional: the time until the debt is paid, 0 if there is none; omitted: there is none
+--   debt_wait(bucket)            optional, for algorithms with debt: the time until the debt is paid, or 0
 --   charge(bucket, permits)      charges granted permits (at least one) in memory, and sets `added`
 --   charge_unconditionally(bucket, permits)  charges permits in any case; those that the bucket lacks are debt
 --   save(bucket, random)         writes the charges

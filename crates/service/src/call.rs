@@ -98,6 +98,12 @@ impl Call<'_> {
         }
     }
 
+    /// Returns `true` if the caller states the cost of the request, as it does in reports of costs after the response.
+    pub fn states_hits(&self) -> bool {
+        let states_hits = |descriptor: &Descriptor<'_>| descriptor.hits_addend.is_some_and(|hits| hits > 0);
+        self.hits_addend > 0 || self.descriptors.iter().any(states_hits)
+    }
+
     /// Returns the permits that a descriptor costs.
     pub(crate) fn permits(&self, descriptor: &Descriptor<'_>) -> u32 {
         let hits = descriptor.hits_addend.unwrap_or_else(|| self.hits_addend.max(1).into());

@@ -69,7 +69,7 @@ impl<'d> CallCharges<'d> {
         let mut all = Charges::with_capacity(limits, charges.len());
         for (position, charge) in charges {
             // The call is rejected in any case, so it takes nothing.
-            let kind = if is_over { ChargeKind::Check } else { charge.kind };
+            let kind = if is_over && !charge.kind.is_check() { ChargeKind::Check } else { charge.kind };
             all.push(position, Charge { kind, ..charge });
         }
         Self { charges: all, effects }
@@ -123,7 +123,7 @@ impl<'d> Found<'d> {
             let is_over = permits > 0 && !rule.is_some_and(|rule| rule.shadow);
             return Effect::Zero { limit, is_over };
         };
-        let kind = if permits == 0 { ChargeKind::Check } else { ChargeKind::Take };
+        let kind = if permits == 0 { ChargeKind::NoDebt } else { ChargeKind::Take };
         let shadow = limits[index].shadow;
         let charge = Charge { kind, shadow, ..Charge::new(limiter, client, permits) };
         Effect::Charge { limit, position: add(index, charge, charges) }

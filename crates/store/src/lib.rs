@@ -22,8 +22,10 @@ mod multi_slot;
 #[cfg(feature = "redis")]
 mod negative_cache;
 mod operations;
+mod post_paid;
 #[cfg(feature = "redis")]
 mod redis;
+mod reports;
 #[cfg(test)]
 pub mod testing;
 #[cfg(feature = "tls")]

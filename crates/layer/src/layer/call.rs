@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::active::Active;
+use super::post_paid::{AdmittedCall, admit_call};
 use super::{LayerState, RateLimitLayer};
-use crate::admission::{Denial, admit, store_failure};
+use crate::admission::{Denial, store_failure};
 use crate::domains::FoundDomain;
 use tidegate_metrics::CallMetrics;
 use tidegate_rules::limits::rule::OnStoreFailure;
@@ -26,6 +27,7 @@ pub struct ActiveDomains {
 pub struct DomainCall<'d> {
     domain: FoundDomain<'d>,
     charges: CallCharges<'d>,
+    states_hits: bool,
 }
 
 /// A decided call.
@@ -52,7 +54,7 @@ impl ActiveDomains {
     /// name.
     pub fn charges(&self, call: &Call<'_>) -> Option<DomainCall<'_>> {
         let domain = self.active.rules.domains.find(call.domain)?;
-        Some(DomainCall { domain, charges: domain.domain.charges(call) })
+        Some(DomainCall { domain, charges: domain.domain.charges(call), states_hits: call.states_hits() })
     }
 
     /// Returns the counters of the calls without a domain.
@@ -60,17 +62,18 @@ impl ActiveDomains {
         self.active.rules.domains.others()
     }
 
-    /// Makes all charges of a call or none. No limit of a domain lets calls wait.
+    /// Makes all charges of a call or none, but reports to post-paid limits in any case. No limit of a domain lets calls wait.
     pub async fn decide<'d>(&'d self, call: DomainCall<'d>) -> DecidedCall<'d> {
-        let DomainCall { domain, mut charges } = call;
+        let DomainCall { domain, mut charges, states_hits } = call;
         let store = self.state.store(&self.active);
-        let admitted = admit(store, &self.state.queues, &mut charges.charges, None).await;
+        let AdmittedCall { admitted, report_error } =
+            admit_call(store, &self.state.queues, &mut charges.charges, states_hits).await;
         domain.limits.count(&charges.charges, &admitted, |refusing| {
             if let (Some(rejected), Some(limit)) = (&self.state.options.rejected, domain.limits.id(refusing.index)) {
                 rejected.record(self.state.worker.unwrap_or(0), limit, refusing.charge.client.as_ref(), store);
             }
         });
-        if let Some(error) = store_failure(&admitted) {
+        if let Some(error) = store_failure(&admitted).or(report_error.as_ref()) {
             self.state.metrics.store_failed(error.cause());
         }
         let has_store_failed = matches!(admitted, Err(Denial::StoreFailed(_)));

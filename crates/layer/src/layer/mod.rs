@@ -53,6 +53,7 @@ mod limits;
 mod lines;
 mod overrides;
 mod peer;
+mod post_paid;
 mod quota;
 mod record;
 mod rejection;

@@ -129,6 +129,21 @@ impl<'r> Charges<'r> {
         some
     }
 
+    /// Returns the charges at all other positions than these, without their decisions.
+    pub fn without(&self, positions: &[usize]) -> Self {
+        let mut others = Self::with_capacity(self.limits, self.len());
+        for (_, entry) in self.iter().enumerate().filter(|(position, _)| !positions.contains(position)) {
+            others.push(entry.index, entry.charge.clone());
+        }
+        others
+    }
+
+    /// Records the decision about a report, which was charged apart from the other charges. It is never given back.
+    pub fn add_report(&mut self, position: usize, decision: Decision) {
+        self.charges[position].kind = ChargeKind::Check;
+        self.set_decision(position, decision);
+    }
+
     /// Removes the charges of limits that do not match a predicate, with their decisions.
     pub fn retain(&mut self, mut keeps: impl FnMut(&Limit) -> bool) {
         let kept: SmallVec<[bool; 8]> = self.iter().map(|entry| keeps(entry.limit)).collect();

@@ -36,6 +36,7 @@ use self::transaction::{Locked, Lookups, Transaction, lock};
 use super::StoreError;
 use super::in_flight::InFlight;
 use crate::operations::local_overrides::LocalOverrides;
+use crate::post_paid::PostPaidLimits;
 use tidegate_limit::Mode;
 use tidegate_limit::clock::{Clock, Timestamp};
 use tidegate_rules::charge::{Charge, Granted, Limiter, Outcome};
@@ -65,6 +66,7 @@ pub struct Memory {
     limiters: Mutex<Registry>,
     in_flight: InFlight,
     overrides: Mutex<LocalOverrides>,
+    post_paid: PostPaidLimits,
 }
 
 /// The bucket usage of a limit.
@@ -117,6 +119,7 @@ impl Memory {
             limiters: Mutex::default(),
             in_flight: InFlight::default(),
             overrides: Mutex::default(),
+            post_paid: PostPaidLimits::default(),
         }
     }
 
@@ -201,6 +204,11 @@ impl Memory {
     /// Returns the slots of all routes.
     pub(super) fn in_flight(&self) -> &InFlight {
         &self.in_flight
+    }
+
+    /// Returns the limits that were checked before their costs were known.
+    pub(super) fn post_paid(&self) -> &PostPaidLimits {
+        &self.post_paid
     }
 
     /// Returns the limiters of the library, locked, and the time, read under the lock.

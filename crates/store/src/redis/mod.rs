@@ -13,6 +13,7 @@
 //! | `script/` | the arguments and replies of the script |
 //! | `inspection`, `reset`, `cached_reset`, `reset_log` | read and remove buckets for operators |
 //! | `shared`, `overrides`, `rejected`, `audit`, `fleet`, `commands` | the data of operators that gateways share |
+//! | `post_paid` | marks limits that were checked before their costs were known |
 //! | `in_flight`, `leases`, `with_slot` | leases of requests in flight |
 //! | `builder` | opens stores from code |
 //! | `adopted` | logs limiters of other programs that cannot be evaluated |
@@ -34,6 +35,7 @@ mod limiters;
 mod locator;
 mod node;
 mod overrides;
+mod post_paid;
 mod rejected;
 mod reset;
 mod reset_log;
@@ -70,6 +72,7 @@ use super::StoreError;
 use super::fallback::Fallback;
 use super::in_flight::InFlight;
 use super::negative_cache::Remote;
+use super::post_paid::PostPaidLimits;
 use tidegate_limit::clock::{Clock, Timestamp, poll_time};
 use tidegate_limit::random::random;
 use tidegate_metrics::Metrics;
@@ -89,6 +92,7 @@ pub struct Redis {
     shared_tag: Arc<str>,
     reset_log: Arc<ResetLog>,
     adopted: Arc<AdoptedFailures>,
+    post_paid: Arc<PostPaidLimits>,
     dispatchers: Arc<Dispatchers>,
     in_flight: Arc<InFlight>,
     /// The leases of this worker's requests.
@@ -125,6 +129,7 @@ impl Redis {
             shared_tag: settings.bucket_names().tag("@operators").into(),
             reset_log,
             adopted: Arc::default(),
+            post_paid: Arc::default(),
             dispatchers,
             in_flight: Arc::default(),
             leases: Arc::default(),
@@ -143,7 +148,7 @@ impl Redis {
         let (context, topology, secret) =
             (Arc::clone(&self.context), Arc::clone(&self.topology), Arc::clone(&self.secret));
         let (fallback, adopted) = (Arc::clone(&self.fallback), Arc::clone(&self.adopted));
-        let in_flight = Arc::clone(&self.in_flight);
+        let (post_paid, in_flight) = (Arc::clone(&self.post_paid), Arc::clone(&self.in_flight));
         Self {
             context,
             url: self.url.clone(),
@@ -154,6 +159,7 @@ impl Redis {
             shared_tag: Arc::clone(&self.shared_tag),
             reset_log: Arc::clone(&self.reset_log),
             adopted,
+            post_paid,
             dispatchers,
             in_flight,
             leases: Arc::default(),

@@ -43,6 +43,10 @@ pub(crate) struct BucketKeys {
 /// The end of the key of the tickets of a bucket, after the key of the bucket.
 pub(super) const TICKETS: &str = ":@waiting";
 
+/// The end of the key that marks a limit as post-paid, after the name of its limiter. No client has this key: the hash of a
+/// client has no `@`.
+const POST_PAID: &str = ":@post_paid";
+
 /// Returns the number of keys of these buckets.
 pub(crate) fn count(algorithm: Algorithm, buckets: usize) -> usize {
     match algorithm {
@@ -93,6 +97,11 @@ pub(crate) fn redisson_keys(name: &str, client: &str) -> [String; 6] {
     let [value, permits] = ["value", "permits"].map(|suffix| [key(suffix, ""), key(suffix, client)]);
     let ([value, own_value], [permits, own_permits]) = (value, permits);
     [name.to_owned(), value, own_value, permits, own_permits, key("tidegate", client)]
+}
+
+/// Returns the key that marks a limit as post-paid. It is in the hash slot of the limit's buckets.
+pub(crate) fn post_paid_key(limiter: &Limiter) -> String {
+    format!("{}{POST_PAID}", limiter.name)
 }
 
 /// Returns the key that records that a late charge was made. It is in the hash slot of the client's bucket.
