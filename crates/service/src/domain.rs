@@ -21,8 +21,8 @@ use crate::{Call, status::CurrentLimit};
 pub struct Domain {
     name: String,
     route: String,
-    tree: Level,
-    found: Vec<DomainLimit>,
+    pub(crate) tree: Level,
+    pub(crate) found: Vec<DomainLimit>,
     limits: Vec<Limit>,
     /// The position of the first limit of those that callers set.
     overrides: usize,

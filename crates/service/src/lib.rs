@@ -14,6 +14,7 @@ mod domain;
 mod domains;
 mod limit;
 mod name;
+mod named;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ pub use self::call::{Call, CallError, Descriptor, Entry, Override};
 pub use self::charges::CallCharges;
 pub use self::domain::{Domain, DomainError};
 pub use self::domains::{Domains, DuplicateDomain};
+pub use self::named::{LimitPaths, NamedBucket, NamedBucketError};
 pub use self::status::{CurrentLimit, Status};
 pub use self::trace::{NamedLimit, Trace};
 pub use self::tree::rule::{Rate, Rule, RuleLimit};

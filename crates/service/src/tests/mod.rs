@@ -1,6 +1,7 @@
 //! Tests of calls against domains, with buckets in a map.
 
 mod calls;
+mod named;
 mod names;
 mod search;
 mod search_law;

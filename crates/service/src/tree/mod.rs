@@ -1,5 +1,6 @@
 //! The tree of a domain's rules, and the search for the limit of a descriptor.
 
+pub(crate) mod paths;
 mod pattern;
 pub(crate) mod replaced;
 pub(crate) mod rule;
