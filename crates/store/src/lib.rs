@@ -23,6 +23,7 @@ mod multi_slot;
 mod negative_cache;
 mod operations;
 mod post_paid;
+mod receipts;
 #[cfg(feature = "redis")]
 mod redis;
 mod reports;
@@ -44,6 +45,7 @@ pub use self::operations::limiters::{LimiterRef, SetRate};
 pub use self::operations::overrides::{
     MAX_OVERRIDES, OverridesVersion, PutOverride, RestoredOverrides, StoredOverride, StoredOverrides,
 };
+pub use self::receipts::{OnceId, RECEIPT_TTL_MILLIS, ReturnedOnce, TakenOnce};
 #[cfg(feature = "redis")]
 pub use self::redis::{
     AuditMark, FleetMember, MAX_AUDIT_ENTRIES, MAX_FLEET_TEXT, RejectedMinute, StoredCommands, redis_keys,

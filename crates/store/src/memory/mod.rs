@@ -13,6 +13,7 @@ mod lock_shard;
 mod lookup;
 mod overflow;
 mod owner;
+mod receipts;
 mod registry;
 mod reset;
 mod table;
@@ -31,6 +32,7 @@ use self::capacity::{BucketCapacity, LimitCapacity};
 use self::lock_shard::{LockShard, SWEEP_PAUSE};
 use self::lookup::Lookup;
 use self::overflow::Overflow;
+use self::receipts::Receipts;
 use self::registry::Registry;
 use self::transaction::{Locked, Lookups, Transaction, lock};
 use super::StoreError;
@@ -67,6 +69,7 @@ pub struct Memory {
     in_flight: InFlight,
     overrides: Mutex<LocalOverrides>,
     post_paid: PostPaidLimits,
+    receipts: Mutex<Receipts>,
 }
 
 /// The bucket usage of a limit.
@@ -120,6 +123,7 @@ impl Memory {
             in_flight: InFlight::default(),
             overrides: Mutex::default(),
             post_paid: PostPaidLimits::default(),
+            receipts: Mutex::default(),
         }
     }
 

@@ -15,6 +15,7 @@
 //! | `shared`, `overrides`, `rejected`, `audit`, `fleet`, `commands` | the data of operators that gateways share |
 //! | `post_paid` | marks limits that were checked before their costs were known |
 //! | `in_flight`, `leases`, `with_slot` | leases of requests in flight |
+//! | `receipts` | decisions that are made once for an id |
 //! | `builder` | opens stores from code |
 //! | `adopted` | logs limiters of other programs that cannot be evaluated |
 //! | `limiters` | the operations of Redisson's `RateLimiter` |
@@ -36,6 +37,7 @@ mod locator;
 mod node;
 mod overrides;
 mod post_paid;
+mod receipts;
 mod rejected;
 mod reset;
 mod reset_log;

@@ -185,6 +185,11 @@ impl Batch {
         batch
     }
 
+    /// Returns the buckets, and the charges of all requests.
+    pub(super) fn parts(&self) -> (&Buckets, &[RequestedCharge]) {
+        (&self.buckets, &self.limits)
+    }
+
     /// Returns the work of the batch, in buckets.
     pub(crate) fn work(&self) -> usize {
         self.work
@@ -314,7 +319,7 @@ impl Batch {
     }
 
     /// Encodes the requests for the script. `skipped` buckets are between the buckets of limits and of slots.
-    fn encode_requests(&self, skipped: usize) -> Vec<u8> {
+    pub(super) fn encode_requests(&self, skipped: usize) -> Vec<u8> {
         let first_numbers = self.buckets.first_numbers();
         let first_of_slots = self.slots.first_numbers(1 + self.buckets.len() + skipped);
         let mut bytes = Vec::with_capacity(7 * (self.runs.len() + self.limits.len()));
@@ -394,7 +399,7 @@ impl WaitingRequests {
 
 /// Returns `true` if the request was refused although permits are available: a call removes only a limited number of
 /// returned entries. A granted request is never sent again, since it has been charged.
-fn must_retry(outcome: &Outcome) -> bool {
+pub(super) fn must_retry(outcome: &Outcome) -> bool {
     !outcome.granted() && outcome.decisions.iter().any(|decision| decision.wait == Wait::Millis(0))
 }
 

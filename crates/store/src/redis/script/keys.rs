@@ -120,6 +120,24 @@ fn write_suffixed(name: &str, suffix: &str, client: &str, key: &mut String) {
     }
 }
 
+/// Returns the hash tag of a client's bucket, with its braces.
+pub(crate) fn bucket_tag(limiter: &Limiter, client: Option<&ClientId>) -> String {
+    let mut name = String::new();
+    write_name(limiter, client, &mut name);
+    let tag = name.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
+    format!("{{{}}}", tag.filter(|tag| !tag.is_empty()).unwrap_or(&name))
+}
+
+/// Returns the key of a receipt with this hash tag, given the hash of its id. No limit has this name.
+pub(crate) fn receipt_key(tag: &str, id: u128) -> String {
+    format!("{tag}:@receipt:{id:032x}")
+}
+
+/// Returns the key of the hash tag that the receipt of an id has in a cluster.
+pub(crate) fn bound_tag_key(tag: &str, id: u128) -> String {
+    format!("{tag}:@bound:{id:032x}")
+}
+
 fn write_client(client: &ClientId, secret: &KeySecret, out: &mut String) {
     // Writing to a string cannot fail.
     _ = match client {

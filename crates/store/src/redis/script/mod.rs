@@ -12,6 +12,7 @@ pub(super) mod algorithms;
 pub(super) mod batch;
 pub(super) mod buckets;
 pub(super) mod keys;
+pub(super) mod receipt;
 pub(super) mod refused_calls;
 pub(super) mod reply;
 pub(super) mod slots;
@@ -31,8 +32,10 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     // Each file has its own scope: their order does not matter.
     let algorithms: String = algorithms::lua_files().map(|file| format!("do\n{file}end\n")).collect();
     let in_flight = format!("do\n{IN_FLIGHT}end\n");
+    let receipts = format!("do\n{RECEIPTS}end\n");
     let self_test = format!("do\n{SELF_TEST}end\n");
-    let made_once = [BEGIN, SHARED, &algorithms, WAITING, ADMIT, OPERATIONS, &in_flight, &self_test].join("\n");
+    let made_once =
+        [BEGIN, SHARED, &algorithms, WAITING, ADMIT, OPERATIONS, &in_flight, &receipts, &self_test].join("\n");
     Script::new(&made_once, "return operations[ARGV[1]](ARGV)")
 });
 
@@ -48,8 +51,9 @@ const WAITING: &str = include_str!("../../../lua/waiting.lua");
 const ADMIT: &str = include_str!("../../../lua/admit.lua");
 const OPERATIONS: &str = include_str!("../../../lua/operations.lua");
 
-/// These add an operation each.
+/// These add operations.
 const IN_FLIGHT: &str = include_str!("../../../lua/in_flight.lua");
+const RECEIPTS: &str = include_str!("../../../lua/receipts.lua");
 const SELF_TEST: &str = include_str!("../../../lua/self_test.lua");
 
 /// The script, and the same code as a library.
