@@ -98,7 +98,7 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// Returns the token of `Authorization: Bearer TOKEN`.
-pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
+pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(AUTHORIZATION)?.as_bytes();
     let (scheme, token) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())

@@ -56,6 +56,7 @@ use utoipa_axum::routes;
 
 use self::audit::{Audit, Change, Entry};
 use self::authorize::Authorizer;
+pub(crate) use self::authorize::bearer_token;
 use self::conditional::EntityTags;
 pub(crate) use self::config::show as show_config;
 use self::dashboard::Events;

@@ -22,6 +22,7 @@ use crate::credentials::Verifiers;
 use crate::forward::find_in;
 use crate::gateway::access::Traces;
 use crate::server::Drain;
+use crate::service::TakeTokens;
 use crate::upstream::{NameTasks, Upstreams, run_checks};
 use tidegate_config::Config;
 use tidegate_layer::layer::{RateLimitLayer, Stores, Unmatched};
@@ -82,11 +83,12 @@ pub(super) fn start(config: Config, workers: usize, inherited: InheritedSockets)
     let (accepting, accept) = watch::channel(false);
     let (drain, drained) = Drain::new();
     let traces = Traces::start(&opened.metrics, &layer, &opened.upstreams.resolver().hosts());
+    let tokens = TakeTokens::new(opened.config.admin_tokens.clone());
     let worker = |number, listeners| {
         let (layer, traces) = (layer.for_gateway_worker(number), traces.clone());
         let talkers = talkers.recorder(number);
         let (accepting, drain, readiness) = (accept.clone(), drained.clone(), readiness.clone());
-        Worker { layer, traces, listeners, accepting, drain, talkers, readiness }
+        Worker { layer, traces, listeners, accepting, drain, talkers, readiness, tokens: tokens.clone() }
     };
     let (handles, workers) = start_workers(&threads, served, worker)?.into_iter().unzip();
     let operators = Operators::new(layer.clone(), opened.admin.clone());

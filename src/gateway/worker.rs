@@ -1,9 +1,11 @@
 //! A worker: a thread with its own runtime, which accepts connections and serves their requests.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
+use socket2::Socket;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
@@ -19,7 +21,7 @@ use crate::admin::talkers::TalkerRecorder;
 use crate::forward::Forward;
 use crate::gateway::access::{AccessLogLayer, Traces};
 use crate::server::{Drain, HttpService};
-use crate::service::CallServices;
+use crate::service::{CallServices, TakeTokens};
 use tidegate_layer::layer::RateLimitLayer;
 use tidegate_store::Store;
 
@@ -35,6 +37,8 @@ pub(super) struct Worker {
     /// Counts the requests of clients.
     pub(super) talkers: Option<Arc<TalkerRecorder>>,
     pub(super) readiness: Readiness,
+    /// The tokens of programs that take permits.
+    pub(super) tokens: TakeTokens,
 }
 
 /// The services of a worker, one for each role of a socket.
@@ -78,7 +82,7 @@ impl Worker {
         let layer = self.layer;
         let services = Services {
             proxy: AccessLogLayer::new(self.traces).with_talkers(self.talkers).layer(layer.layer(Forward)),
-            calls: CallServices::new(layer.clone(), self.readiness),
+            calls: CallServices::new(layer.clone(), self.readiness, self.tokens),
         };
         runtime.block_on(async {
             layer.connect();
@@ -125,10 +129,20 @@ impl<S: HttpService> Services<S> {
             match role {
                 Role::Proxy => serving.spawn(server.serve(socket, self.proxy.clone())),
                 Role::ServiceGrpc => serving.spawn(server.serve(socket, self.calls.grpc.clone())),
-                Role::ServiceHttp => serving.spawn(server.serve(socket, self.calls.http.clone())),
+                Role::ServiceHttp => {
+                    let calls = self.calls.http(is_local(&socket));
+                    serving.spawn(server.serve(socket, calls))
+                }
             };
         }
     }
+}
+
+/// Returns `true` if only this machine can connect to a socket: a Unix socket, or a loopback address.
+fn is_local(socket: &Socket) -> bool {
+    let Ok(address) = socket.local_addr() else { return false };
+    let ip = address.as_socket().map(|address| address.ip().to_canonical());
+    address.is_unix() || ip.is_some_and(|ip: IpAddr| ip.is_loopback())
 }
 
 // === impl WorkerHandle ===

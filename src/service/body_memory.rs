@@ -26,12 +26,20 @@ struct Incomplete {
 }
 
 impl BodyMemory {
-    /// Reads the whole body.
+    /// Reads the whole body of a call.
     ///
     /// # Errors
     /// The body is too long or incomplete, or there is no memory for it.
-    pub(super) async fn read(&self, mut body: RequestBody) -> Result<Bytes, BadCall> {
-        body.limit(MAX_BODY as u64).map_err(|TooLong| BadCall::TooLong)?;
+    pub(super) async fn read(&self, body: RequestBody) -> Result<Bytes, BadCall> {
+        self.read_at_most(body, MAX_BODY).await
+    }
+
+    /// Reads a whole body with at most `max` bytes.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub(super) async fn read_at_most(&self, mut body: RequestBody, max: usize) -> Result<Bytes, BadCall> {
+        body.limit(max as u64).map_err(|TooLong| BadCall::TooLong)?;
         let Some(first) = next_piece(&mut body).await? else { return Ok(Bytes::new()) };
         let Some(second) = next_piece(&mut body).await? else { return Ok(first) };
         let mut incomplete = Incomplete { bytes: BytesMut::new(), counted: 0, memory: self.clone() };

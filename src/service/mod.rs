@@ -1,8 +1,8 @@
 //! Envoy's rate limit service: a proxy describes a request in a call, over gRPC or HTTP, and gets the decision of the limits
-//! of a domain.
+//! of a domain. A program takes permits of the limits that it names.
 //!
 //! [`grpc`] and [`http`] read calls and write answers, on connections of [`server`](crate::server). [`decide`] asks the
-//! limits, and [`answer`] makes the answer, which is the same for both.
+//! limits, and [`answer`] makes the answer, which is the same for both. [`take`] is for programs.
 
 mod answer;
 mod bad_call;
@@ -10,7 +10,9 @@ mod body_memory;
 mod decide;
 mod grpc;
 mod http;
+mod lists;
 mod response_body;
+mod take;
 mod unit;
 
 use std::convert::Infallible;
@@ -22,6 +24,8 @@ use tower::Service;
 
 use self::body_memory::BodyMemory;
 use self::response_body::CallBody;
+use self::take::Access;
+pub(crate) use self::take::TakeTokens;
 use crate::admin::Readiness;
 use crate::upstream::RequestBody;
 use tidegate_layer::layer::RateLimitLayer;
@@ -37,6 +41,8 @@ struct CallContext {
     layer: RateLimitLayer,
     readiness: Readiness,
     memory: BodyMemory,
+    /// The access to the paths for programs.
+    access: Access,
 }
 
 /// Reads the call from a gRPC message, and uses it. Returns the message of an error.
@@ -68,13 +74,14 @@ type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<CallBody>, Inf
 #[derive(Clone, Debug)]
 pub(crate) struct CallServices {
     pub(crate) grpc: CallService,
-    pub(crate) http: CallService,
+    http: CallService,
 }
 
 impl CallServices {
-    /// Creates the services of a worker with this layer.
-    pub(crate) fn new(layer: RateLimitLayer, readiness: Readiness) -> Self {
-        let context = CallContext { layer, readiness, memory: BodyMemory::default() };
+    /// Creates the services of a worker with this layer. `tokens` authorize programs.
+    pub(crate) fn new(layer: RateLimitLayer, readiness: Readiness, tokens: TakeTokens) -> Self {
+        let (memory, access) = (BodyMemory::default(), Access::Token(tokens));
+        let context = CallContext { layer, readiness, memory, access };
         Self {
             grpc: CallService {
                 context: context.clone(),
@@ -85,6 +92,15 @@ impl CallServices {
                 respond: |context, request| Box::pin(async move { Ok(http::respond(context, request).await) }),
             },
         }
+    }
+
+    /// Returns the service for a socket with HTTP. Only this machine can reach a `local` one, so that programs need no token.
+    pub(crate) fn http(&self, local: bool) -> CallService {
+        let mut http = self.http.clone();
+        if local {
+            http.context.access = Access::Open;
+        }
+        http
     }
 }
 

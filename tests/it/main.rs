@@ -130,6 +130,7 @@ mod stalls;
 mod starvation;
 mod stress;
 mod support;
+mod takes;
 mod talkers;
 mod targets;
 mod threads;

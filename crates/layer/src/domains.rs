@@ -1,13 +1,13 @@
 //! The domains of the rate limit service, compiled at load.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
 
 use crate::limit_counters::LimitCounters;
-use tidegate_metrics::{CallMetrics, Metrics};
+use tidegate_metrics::{CallMetrics, Metrics, WaitMetrics};
 use tidegate_rules::charge::Limiter;
-use tidegate_service::{Domain, Domains};
+use tidegate_service::{Domain, Domains, LimitPaths};
 
 /// All domains, with their counters.
 #[derive(Debug)]
@@ -15,15 +15,30 @@ pub struct CompiledDomains {
     domains: Arc<Domains>,
     /// By the name of the domain.
     counters: HashMap<String, DomainCounters>,
+    /// The names of the domains by their routes.
+    by_route: HashMap<String, String>,
     /// Counts the calls without a domain.
     others: CallMetrics,
+    takes: TakeMetrics,
 }
+
+/// The counters of requests for permits by the names of limits.
+#[derive(Debug)]
+pub struct TakeMetrics {
+    pub calls: CallMetrics,
+    pub waits: WaitMetrics,
+}
+
+/// The route of requests for permits in metrics. No route and no domain has this name.
+const TAKE_ROUTE: &str = "@take";
 
 /// The counters of a domain.
 #[derive(Debug)]
 struct DomainCounters {
     limits: LimitCounters,
     calls: CallMetrics,
+    /// Made when a program first takes permits of the domain.
+    paths: OnceLock<LimitPaths>,
 }
 
 /// A domain, with its counters.
@@ -32,6 +47,7 @@ pub struct FoundDomain<'d> {
     pub domain: &'d Domain,
     pub limits: &'d LimitCounters,
     pub calls: &'d CallMetrics,
+    paths: &'d OnceLock<LimitPaths>,
 }
 
 impl CompiledDomains {
@@ -39,15 +55,28 @@ impl CompiledDomains {
         let counters = |domain: &Domain| {
             let route: Arc<str> = domain.route().into();
             let limits = LimitCounters::new(&route, domain.limits(), metrics);
-            (domain.name().to_owned(), DomainCounters { limits, calls: metrics.calls(route) })
+            (domain.name().to_owned(), DomainCounters { limits, calls: metrics.calls(route), paths: OnceLock::new() })
         };
-        Self { counters: domains.iter().map(counters).collect(), domains, others: metrics.calls("") }
+        let by_route = domains.iter().map(|domain| (domain.route().to_owned(), domain.name().to_owned()));
+        Self {
+            counters: domains.iter().map(counters).collect(),
+            by_route: by_route.collect(),
+            domains,
+            others: metrics.calls(""),
+            takes: TakeMetrics { calls: metrics.calls(TAKE_ROUTE), waits: metrics.waits(TAKE_ROUTE) },
+        }
     }
 
     /// Returns the domain with this name.
     pub fn find(&self, name: &str) -> Option<FoundDomain<'_>> {
-        let (domain, DomainCounters { limits, calls }) = (self.domains.get(name)?, self.counters.get(name)?);
-        Some(FoundDomain { domain, limits, calls })
+        let (domain, DomainCounters { limits, calls, paths }) = (self.domains.get(name)?, self.counters.get(name)?);
+        Some(FoundDomain { domain, limits, calls, paths })
+    }
+
+    /// Returns the domain with this route, see [`Domain::route`], or with this name after a slash.
+    pub fn find_route(&self, route: &str) -> Option<FoundDomain<'_>> {
+        let name = self.by_route.get(route).map(String::as_str);
+        self.find(name.or_else(|| route.strip_prefix('/'))?)
     }
 
     /// Returns the counters of the calls without a domain.
@@ -55,8 +84,20 @@ impl CompiledDomains {
         &self.others
     }
 
+    /// Returns the counters of requests for permits.
+    pub fn takes(&self) -> &TakeMetrics {
+        &self.takes
+    }
+
     /// Returns the limiters of all limits.
     pub fn limiters(&self) -> impl Iterator<Item = &Arc<Limiter>> {
         self.domains.iter().flat_map(Domain::limits).map(|limit| &limit.limiter)
+    }
+}
+
+impl<'d> FoundDomain<'d> {
+    /// Returns the paths to the limits of the domain.
+    pub fn paths(&self) -> &'d LimitPaths {
+        self.paths.get_or_init(|| self.domain.paths())
     }
 }

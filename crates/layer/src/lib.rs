@@ -98,6 +98,7 @@ pub mod headers;
 #[doc(hidden)]
 pub mod layer;
 mod limit_counters;
+mod limit_names;
 mod limiter;
 #[doc(hidden)]
 pub mod local_response;

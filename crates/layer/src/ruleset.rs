@@ -16,6 +16,7 @@ use crate::authorization::{AskService, WorkerServices};
 use crate::domains::CompiledDomains;
 use crate::headers::Members;
 use crate::limit_counters::LimitCounters;
+use crate::limit_names::LimitNames;
 use crate::recording::Inputs;
 use crate::rejected::{Cause, LimitId};
 use tidegate_metrics::{InFlightMetrics, Metrics, RouteMetrics, ServiceMetrics, WaitMetrics};
@@ -47,6 +48,8 @@ pub struct RuleSet {
     services: WorkerServices,
     /// The domains of the rate limit service.
     pub domains: CompiledDomains,
+    /// The limits of the routes by their names.
+    pub names: LimitNames,
     /// The values of requests that recordings have.
     pub recorded: Arc<Inputs>,
     /// Whether a route has a `timeout`, or an upstream a `total` timeout.
@@ -165,6 +168,7 @@ impl RuleSet {
             unrouted: metrics.route(""),
             services: Box::default(),
             domains: CompiledDomains::new(Arc::default(), metrics),
+            names: LimitNames::default(),
             has_total_timeouts: false,
         }
     }

@@ -1,6 +1,6 @@
-//! Calls over HTTP, with the paths of envoyproxy/ratelimit: `POST /json` and `GET /healthcheck`.
+//! Calls over HTTP, with the paths of envoyproxy/ratelimit: `POST /json` and `GET /healthcheck`. [`take`](super::take) has the
+//! paths for programs.
 
-mod lists;
 mod request;
 mod response;
 
@@ -11,6 +11,7 @@ use super::CallContext;
 use super::bad_call::BadCall;
 use super::decide::Pending;
 use super::response_body::{CallBody, text};
+use super::take;
 use crate::upstream::RequestBody;
 use tidegate_limit::clock::Stopwatch;
 use tidegate_metrics::CallResult;
@@ -18,6 +19,9 @@ use tidegate_service::{Call, CallError};
 
 /// Responds to a request.
 pub(super) async fn respond(context: CallContext, request: Request<RequestBody>) -> Response<CallBody> {
+    if request.uri().path().starts_with(take::PATHS) {
+        return take::respond(&context, request).await;
+    }
     let (head, body) = request.into_parts();
     // Browsers send this field. A page could otherwise use up limits on the machine of its reader.
     if head.headers.contains_key(ORIGIN) {

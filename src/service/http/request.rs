@@ -3,8 +3,8 @@
 
 use serde::Deserialize;
 
-use super::lists::{AtMost, Number};
 use crate::service::bad_call::BadCall;
+use crate::service::lists::{AtMost, Number};
 use crate::service::unit;
 use tidegate_service::{Call, Override};
 

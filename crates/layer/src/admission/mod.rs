@@ -8,12 +8,14 @@
 
 mod charge_on;
 mod concurrency;
+mod once;
 mod queue;
 mod waiting;
 
 pub use self::charge_on::{charge_by_response, give_back};
 use self::concurrency::SlotAsk;
 pub use self::concurrency::{NewRequest, RequestInFlight};
+pub use self::once::OnceAsk;
 pub use self::queue::WaitQueues;
 pub use self::waiting::RouteWaits;
 use self::waiting::Waiting;
@@ -101,6 +103,33 @@ pub fn admit(
         }
         boxed(|| admit_without_waiting(store, charges)).await
     }
+}
+
+/// Makes all charges of a request with an id or none, unless there is a result of an earlier request:
+/// [`OnceAsk::earlier`]. `waits` has the id.
+///
+/// # Errors
+/// See [`Denial`].
+pub async fn admit_once(
+    store: &Store,
+    queues: &WaitQueues,
+    charges: &mut Charges<'_>,
+    waits: RouteWaits<'_>,
+) -> Result<Admitted, Denial> {
+    let Some(once) = waits.once else { return admit(store, queues, charges, Some(Box::new(waits))).await };
+    if !charges.iter().any(|entry| may_wait(entry.limit)) {
+        let attempt = once.take(store, charges, None).await;
+        return to_admission(store, attempt, charges);
+    }
+    // A repeated request neither waits behind others, nor is it refused by the decision about another request.
+    if once.look_up(store).await {
+        return Ok(admit_unlimited());
+    }
+    let admitted = boxed(|| admit_with_waiting(store, queues, charges, waits, None)).await;
+    if matches!(admitted, Err(Denial::Limited { .. })) && once.look_up(store).await {
+        return Ok(admit_unlimited());
+    }
+    admitted
 }
 
 /// Makes all charges of a request and takes a slot, or does nothing. Does not wait for a slot.

@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
 use super::charge_on::Refund;
+use super::once::OnceAsk;
 use super::queue::{Place, WaitQueues, wake};
 use super::{Admitted, Attempt, Denial, SlotAsk, decide, denying, is_decided_locally, is_known_refusal};
 use tidegate_limit::Wait;
@@ -24,6 +25,8 @@ pub struct RouteWaits<'m> {
     /// The end of the request's timeout. A request whose wait would end later is rejected at once, because it could not
     /// be forwarded.
     pub deadline: Option<Instant>,
+    /// The id of the request, if it is decided once for an id.
+    pub once: Option<&'m OnceAsk>,
 }
 
 /// A request that may wait.
@@ -37,6 +40,7 @@ pub(super) struct Waiting<'w, 'r> {
     ticket: Option<StoredTicket<'w>>,
     /// Counts the time from the first wait on.
     record: WaitRecord<'w>,
+    once: Option<&'w OnceAsk>,
 }
 
 /// A ticket that the store may have for the first requests of a queue. It is withdrawn on drop, unless a decision has removed
@@ -63,10 +67,10 @@ impl<'w, 'r> Waiting<'w, 'r> {
     ) -> Self {
         let may_wait = charges.iter().any(|entry| entry.limit.wait_policy.is_some());
         let arrived_at = if may_wait { queues.now() } else { Duration::ZERO };
-        let RouteWaits { metrics, deadline } = waits;
+        let RouteWaits { metrics, deadline, once } = waits;
         let bounds = WaitBounds { arrived_at, deadline: deadline.map(|deadline| queues.time_of(deadline)) };
         let (request, place, record) = (WaitingRequest::new(charges, bounds), queues.place(), WaitRecord::new(metrics));
-        Self { store, queues, charges, request, place, ticket: None, record }
+        Self { store, queues, charges, request, place, ticket: None, record, once }
     }
 
     /// Ends the wait with the decision about the request.
@@ -136,8 +140,11 @@ impl<'w, 'r> Waiting<'w, 'r> {
     pub(super) async fn take(&mut self, ask: Option<&SlotAsk<'_>>) -> Attempt {
         let ticketed =
             self.request.joined().filter(|joined| self.has_ticket(*joined)).map(|joined| self.with_ticket(joined));
-        let attempt = decide(self.store, self.charges, ticketed, ask).await;
-        if attempt.limits.is_err() {
+        let attempt = match self.once {
+            Some(once) => once.take(self.store, self.charges, ticketed).await,
+            None => decide(self.store, self.charges, ticketed, ask).await,
+        };
+        if attempt.limits.is_err() || self.once.is_some_and(|once| once.earlier().is_some()) {
             return attempt;
         }
         let joined = self.request.joined().map(|joined| self.limit(joined).index);
@@ -202,8 +209,13 @@ impl<'w, 'r> Waiting<'w, 'r> {
         if delay == 0 {
             return Ok(admitted);
         }
-        let charged = Charged::new(self.store, self.charges);
         self.record.begin();
+        if self.once.is_some() {
+            // The receipt says that the slot is taken, so the slot is kept even if the client leaves or the gateway drains.
+            sleep(Duration::from_millis(delay)).await;
+            return Ok(admitted);
+        }
+        let charged = Charged::new(self.store, self.charges);
         tokio::select! {
             biased;
             () = sleep(Duration::from_millis(delay)) => {

@@ -112,7 +112,7 @@ impl RateLimitLayer {
         facts.tls = super::peer::tls(extensions);
         let mut charges = active.charges(store, route, &facts).map_err(|rejection| rejected(&rejection))?;
         charges.set_permits(permits);
-        let waits = compiled.waits.as_ref().map(|metrics| Box::new(RouteWaits { metrics, deadline: None }));
+        let waits = compiled.waits.as_ref().map(|metrics| Box::new(RouteWaits { metrics, deadline: None, once: None }));
         let admitted = admit(store, &self.state.queues, &mut charges, waits).await;
         compiled.limits.count(&charges, &admitted, |_| {});
         if let Some(error) = store_failure(&admitted) {

@@ -21,6 +21,6 @@ impl RequestRecord<'_> {
     pub(super) fn waits<'c>(&self, found: FoundRoute<'c>, facts: &Facts<'_>) -> Option<Box<RouteWaits<'c>>> {
         let metrics = found.compiled.waits.as_ref()?;
         let deadline = self.deadline(found, facts);
-        Some(Box::new(RouteWaits { metrics, deadline }))
+        Some(Box::new(RouteWaits { metrics, deadline, once: None }))
     }
 }

@@ -62,6 +62,7 @@ mod replace;
 mod report;
 mod request_id;
 mod respond;
+pub mod take;
 mod watch_file;
 
 use std::future::Future;

@@ -311,7 +311,7 @@ impl PreparedOverrides {
 
     /// Returns the override that bans this client of a limit, or changes the limit for it. Overrides of networks count only if
     /// the limit identifies the client by its address.
-    fn of_client(
+    pub(super) fn of_client(
         &self,
         rules: &RuleSet,
         owner: &str,
@@ -334,7 +334,7 @@ impl PreparedOverrides {
     }
 
     /// Returns the limiter of a request with the rate of an override, if the override changes the rate.
-    fn adjusted(&self, limiter: &Arc<Limiter>, effect: &Override) -> Option<Arc<Limiter>> {
+    pub(super) fn adjusted(&self, limiter: &Arc<Limiter>, effect: &Override) -> Option<Arc<Limiter>> {
         if effect.action != Action::Adjust || !limiter.is_adjustable() {
             return None;
         }

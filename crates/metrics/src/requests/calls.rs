@@ -57,8 +57,8 @@ impl Calls {
             name: "service_calls",
             labels: &[ROUTE, Label::Fixed("result", &RESULTS)],
             unit: "calls",
-            meaning: "Calls of the rate limit service. `route` is a slash and the domain; it is empty for unknown domains \
-                      and for invalid calls",
+            meaning: "Calls of the rate limit service. `route` is a slash and the domain, or `@take` for requests of \
+                      programs for permits; it is empty for unknown domains and for invalid calls of proxies",
             action: "`unknown_domain`: compare the `domain` of the proxy with the rule file, such calls have no limits. \
                      `invalid`: the proxy treats its requests as it does when the service is down; `--log debug` shows \
                      the causes",
