@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::{TakeService, json_of};
+use super::{RULES, TakeService, json_of};
 use crate::support::redis::RedisServer;
 use crate::support::wire::raw::Message;
 
@@ -118,4 +118,21 @@ fn post_to(
 ) -> impl Future<Output = Message> + Send + 'static {
     let service = Arc::clone(service);
     async move { post(&service, path, &body).await }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn id_outlives_a_change_of_its_limits() {
+    let Some(redis) = RedisServer::start() else { return };
+    let body = |id: &str| json!({ "limits": [{ "limit": "jobs/safe", "permits": 2 }], "id": id });
+    for store in ["memory".to_owned(), redis.rule()] {
+        let service = TakeService::start(&store);
+        let first = post(&service, "/v1/take", &body("a")).await;
+        service.reload(&store, &RULES.replace("name: safe", "name: renamed"));
+        assert_eq!(post(&service, "/v1/take", &body("b")).await.status(), 404);
+        let again = post(&service, "/v1/take", &body("a")).await;
+        assert_eq!((again.status(), again.text()), (200, first.text()));
+        assert_eq!(give_back(&service, "a").await, (200, json!(true)));
+        service.reload(&store, RULES);
+        assert_eq!(service.take_one("jobs/safe", Value::Null, 5).await, (200, json!(0)));
+    }
 }

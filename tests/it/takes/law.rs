@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate::{Clock, ManualClock, Metrics, Store, Timestamp};
-use tidegate_limit::{Mode, Quota, examples};
+use tidegate_limit::{Algorithm, Mode, Quota, examples};
 use tidegate_rules::charge::{Charge, Limiter};
 use tidegate_rules::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 use tidegate_store::{OnceId, ReturnedOnce, TakenOnce};
@@ -46,7 +46,13 @@ async fn take_and_return(store: &Store, clock: &ManualClock, charge: &Charge, be
     }
     assert_eq!(returned, ReturnedOnce::Now);
     let inspection = store.inspect(charge).await.expect("a state");
-    assert_eq!((clock.now(), inspection.used), (start, used), "{:?}", charge.limiter);
+    assert_eq!(clock.now(), start);
+    if matches!(charge.limiter.quota.algorithm(), Algorithm::GcraWarmUp(_)) {
+        // A cold bucket charges more than it gives back, so that it has no more permits than before.
+        assert!((used..=used + u64::from(3 * charge.permits)).contains(&inspection.used), "{inspection:?}");
+        return;
+    }
+    assert_eq!(inspection.used, used, "{:?}", charge.limiter);
     assert_eq!(store.return_once(&id.id).await, Ok(ReturnedOnce::Before));
     assert_eq!(store.take_once(from_ref(charge), &[0], &id).await, Ok(TakenOnce::Returned));
     assert_eq!(store.inspect(charge).await.expect("a state").used, used);

@@ -6,13 +6,15 @@ mod decisions;
 mod errors;
 mod ids;
 mod law;
+mod overrides;
+mod page;
 mod waiting;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidegate::{Gateway, ListenAddress};
+use tidegate::{Config, Gateway, ListenAddress};
 
 use crate::support::wire::raw::{Message, Raw};
 
@@ -70,13 +72,17 @@ impl TakeService {
 
     /// Starts a service with this store and address, and more keys of the rule file.
     fn start_with(store: &str, http: &str, more: &str) -> Self {
-        let rules = format!("listen: 127.0.0.1:0\nstore: {store}\n{more}{RULES}service:\n  http: {http}{DOMAIN}");
-        let config = Gateway::parse_config(&rules).unwrap_or_else(|problems| panic!("{problems}"));
-        let gateway = Gateway::start(config, 2).expect("a gateway");
+        let gateway = Gateway::start(config(store, http, more, RULES), 2).expect("a gateway");
         let tcp = |address: Option<ListenAddress>| address.and_then(|address| address.tcp()).expect("an address");
         let (proxy, admin) = (tcp(gateway.addresses().pop()), tcp(gateway.admin_address().cloned()));
         let http = tcp(gateway.service_http_address());
         Self { gateway: Some(gateway), proxy, admin, http }
+    }
+
+    /// Replaces the routes and their limits.
+    fn reload(&self, store: &str, rules: &str) {
+        let config = config(store, "127.0.0.1:0", "admin: 127.0.0.1:0\n", rules);
+        drop(self.gateway.as_ref().expect("a gateway").reload(config).expect("a reload"));
     }
 
     /// Sends a body with these header lines to a path.
@@ -110,6 +116,11 @@ impl TakeService {
         let request = format!("GET {target} HTTP/1.1\r\nHost: gateway\r\n{headers}\r\n");
         Raw::connect(self.proxy).await.ask(request).await.status()
     }
+}
+
+fn config(store: &str, http: &str, more: &str, rules: &str) -> Config {
+    let rules = format!("listen: 127.0.0.1:0\nstore: {store}\n{more}{rules}service:\n  http: {http}{DOMAIN}");
+    Gateway::parse_config(&rules).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 impl Drop for TakeService {
