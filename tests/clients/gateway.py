@@ -7,11 +7,13 @@ import subprocess
 
 
 class Gateway:
-    """A gateway process. `addresses` are the listeners in the order of the rule file; `admin` is the admin listener."""
+    """A gateway process. `addresses` are the listeners in the order of the rule file; `admin` is the admin listener, and
+    `service` the rate limit service over HTTP."""
 
     def __init__(self, process: subprocess.Popen[str]):
         self.process = process
         self.addresses: list[str] = []
+        self.service = ""
         self.admin = self.wait_until_started()
 
     def wait_until_started(self) -> str:
@@ -21,6 +23,8 @@ class Gateway:
             log += line
             if listener := re.search(r"listening on (\S+)", line):
                 self.addresses.append(without_scheme(listener[1]))
+            if service := re.search(r"rate limit service on (http://\S+)", line):
+                self.service = service[1]
             if admin := re.search(r"admin on (\S+)", line):
                 return without_scheme(admin[1])
         raise RuntimeError(f"the gateway does not start: {log}")
