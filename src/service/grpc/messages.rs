@@ -1,9 +1,6 @@
 //! The messages of calls: envoy/service/ratelimit/v3/rls.proto and envoy/extensions/common/ratelimit/v3/ratelimit.proto.
 //! Fields without an effect here are left out, and skipped in calls. Enums are numbers, so that unknown values are errors of
 //! the call and not 0.
-//!
-//! Decoding creates a value of up to 64 bytes for a list element of 2 bytes. A call has at most 1 MiB, so it needs at most
-//! 48 MiB while a list grows, which are free again before the worker decodes the next call.
 
 /// A call.
 #[derive(Clone, PartialEq, prost::Message)]

@@ -1,6 +1,7 @@
 //! Calls over gRPC: `ShouldRateLimit`, and health checks of load balancers.
 
 mod health;
+mod lists;
 mod messages;
 mod request;
 mod response;
@@ -66,6 +67,7 @@ async fn should_rate_limit(context: &CallContext, body: RequestBody) -> Result<R
 /// # Errors
 /// The message is malformed, or is no valid call.
 pub(super) fn read<T>(message: &[u8], with: impl FnOnce(&Call<'_>) -> Result<T, CallError>) -> Result<T, BadCall> {
+    lists::check(message)?;
     let request = RateLimitRequest::decode(message)?;
     Ok(with(&request.call()?)?)
 }
