@@ -2,10 +2,15 @@ package tidegate_test
 
 import (
 	"bytes"
+	"context"
+	crand "crypto/rand"
+	"crypto/tls"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math/rand"
 	"net"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -22,6 +27,7 @@ import (
 )
 
 const (
+	method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 	// attackTime is the length of all attacks together.
 	attackTime = 3 * time.Second
 	// maxGrowth bounds the memory of the process: 32 MiB of incomplete calls, the buffers of the connections, and what the
@@ -30,31 +36,17 @@ const (
 )
 
 // attack sends frames on a new connection until the server closes it, or the time is over.
-type attack func(frames *http2.Framer, random *rand.Rand) error
+type attack func(frames *http2.Framer) error
 
 var attacks = map[string]attack{
-	"10,000 descriptors of 64 KiB": func(frames *http2.Framer, _ *rand.Rand) error {
-		return body(frames, 10_000*64<<10, bytes.Repeat(descriptorOf(64<<10), 16))
-	},
-	"a list of empty descriptors": func(frames *http2.Framer, _ *rand.Rand) error {
-		message := bytes.Repeat([]byte{0x12, 0}, 500_000)
-		return body(frames, len(message), message)
-	},
-	"random bytes": func(frames *http2.Framer, random *rand.Rand) error {
-		message := make([]byte, 1+random.Intn(60_000))
-		_, _ = random.Read(message)
-		return body(frames, len(message), message)
-	},
-	"streams without an end": func(frames *http2.Framer, random *rand.Rand) error {
-		return open(frames, false)
-	},
-	"streams that are reset at once": func(frames *http2.Framer, _ *rand.Rand) error {
+	"streams without an end": func(frames *http2.Framer) error { return open(frames, false) },
+	"streams that are reset at once": func(frames *http2.Framer) error {
 		if err := open(frames, false); err != nil {
 			return err
 		}
 		return frames.WriteRSTStream(current(frames), http2.ErrCodeCancel)
 	},
-	"headers without an end": func(frames *http2.Framer, _ *rand.Rand) error {
+	"headers without an end": func(frames *http2.Framer) error {
 		if err := open(frames, true); err != nil {
 			return err
 		}
@@ -64,9 +56,56 @@ var attacks = map[string]attack{
 			}
 		}
 	},
-	"frames of nothing": func(frames *http2.Framer, _ *rand.Rand) error {
+	"frames of nothing": func(frames *http2.Framer) error {
 		return frames.WriteRawFrame(http2.FrameType(0xee), 0, 0, make([]byte, 16_000))
 	},
+}
+
+// bodies are the messages of calls. Each call sends its message as fast as the flow control of the server permits.
+var bodies = map[string]func() (length int, message io.Reader){
+	"10,000 descriptors of 64 KiB": func() (int, io.Reader) {
+		return 10_000 * len(largeDescriptor), &repeated{text: largeDescriptor, left: 10_000}
+	},
+	"a list of empty descriptors": func() (int, io.Reader) {
+		return maxMessage, &repeated{text: []byte{0x12, 0}, left: maxMessage / 2}
+	},
+	"a list of empty entries": func() (int, io.Reader) {
+		entries := bytes.Repeat([]byte{0x0a, 0}, maxMessage/2-8)
+		message := append(binary.AppendUvarint([]byte{0x12}, uint64(len(entries))), entries...)
+		return len(message), bytes.NewReader(message)
+	},
+	"random bytes": func() (int, io.Reader) {
+		message := make([]byte, 1+rand.Intn(60_000))
+		_, _ = crand.Read(message)
+		return len(message), bytes.NewReader(message)
+	},
+}
+
+// maxMessage is less than the longest message of docs/service.md.
+const maxMessage = 1<<20 - 16
+
+var largeDescriptor = descriptorOf(64 << 10)
+
+// repeated reads the same bytes several times.
+type repeated struct {
+	text []byte
+	at   int
+	left int
+}
+
+func (this *repeated) Read(buffer []byte) (total int, err error) {
+	for total < len(buffer) && this.left > 0 {
+		count := copy(buffer[total:], this.text[this.at:])
+		total += count
+		this.at += count
+		if this.at == len(this.text) {
+			this.at, this.left = 0, this.left-1
+		}
+	}
+	if total == 0 {
+		err = io.EOF
+	}
+	return total, err
 }
 
 // streams has the last stream of each connection.
@@ -88,6 +127,10 @@ func TestHostile(t *testing.T) {
 	for _, attack := range attacks {
 		running.Go(func() { repeat(service, attack, end) })
 	}
+	answers := sync.Map{}
+	for name, body := range bodies {
+		running.Go(func() { answers.Store(name, send(service, body, end)) })
+	}
 	var times, elsewhere []time.Duration
 	running.Go(func() { elsewhere = honest(t, other, end) })
 	times = honest(t, service, end)
@@ -95,6 +138,10 @@ func TestHostile(t *testing.T) {
 	growth := peak(t, service) - before
 	fmt.Printf("hostile: memory grew by %d KiB at most; %s; of the other instance: %s\n",
 		growth>>10, summary(times), summary(elsewhere))
+	answers.Range(func(name, counts any) bool {
+		fmt.Printf("hostile: %v: %v\n", name, counts)
+		return true
+	})
 	require.Less(t, growth, maxGrowth)
 }
 
@@ -106,7 +153,6 @@ func summary(times []time.Duration) string {
 
 // repeat starts an attack again on a new connection whenever the server has closed the old one.
 func repeat(service *tidegate.Service, attack attack, end time.Time) {
-	random := rand.New(rand.NewSource(1))
 	for time.Now().Before(end) {
 		conn, err := net.Dial("tcp", service.Conn.Target())
 		if err != nil {
@@ -118,7 +164,7 @@ func repeat(service *tidegate.Service, attack attack, end time.Time) {
 		if _, err := conn.Write([]byte(http2.ClientPreface)); err == nil {
 			frames := http2.NewFramer(conn, nil)
 			for err = frames.WriteSettings(); err == nil && time.Now().Before(end); {
-				err = attack(frames, random)
+				err = attack(frames)
 			}
 			streams.Delete(frames)
 		}
@@ -142,27 +188,36 @@ func open(frames *http2.Framer, endless bool) error {
 	streams.Store(frames, id+2)
 	head := http2.HeadersFrameParam{StreamID: id + 2, EndHeaders: !endless, BlockFragment: block(
 		":method", "POST", ":scheme", "http", ":authority", "service",
-		":path", "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
+		":path", method,
 		"content-type", "application/grpc", "te", "trailers")}
 	return frames.WriteHeaders(head)
 }
 
-// body sends a call with a message of this length, which begins with these bytes. It ignores flow control.
-func body(frames *http2.Framer, length int, message []byte) error {
-	if err := open(frames, false); err != nil {
-		return err
+// send makes calls with such messages until the end. Returns how often each gRPC status was the answer.
+func send(service *tidegate.Service, body func() (int, io.Reader), end time.Time) map[string]int {
+	dial := func(ctx context.Context, network, address string, _ *tls.Config) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
 	}
-	prefix := make([]byte, 5)
-	binary.BigEndian.PutUint32(prefix[1:], uint32(length))
-	data := append(prefix, message...)
-	for len(data) > 0 {
-		part := data[:min(len(data), 16<<10)]
-		data = data[len(part):]
-		if err := frames.WriteData(current(frames), len(data) == 0, part); err != nil {
-			return err
+	client := http.Client{Transport: &http2.Transport{AllowHTTP: true, DialTLSContext: dial}}
+	url := "http://" + service.Conn.Target() + method
+	counts := map[string]int{}
+	for time.Now().Before(end) {
+		length, message := body()
+		prefix := binary.BigEndian.AppendUint32([]byte{0}, uint32(length))
+		ctx, cancel := context.WithDeadline(context.Background(), end)
+		request, _ := http.NewRequestWithContext(ctx, "POST", url, io.MultiReader(bytes.NewReader(prefix), message))
+		request.Header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}}
+		if response, err := client.Do(request); err == nil {
+			_, _ = io.Copy(io.Discard, response.Body)
+			_ = response.Body.Close()
+			status := response.Trailer.Get("Grpc-Status") + response.Header.Get("Grpc-Status")
+			counts["status "+status]++
+		} else if ctx.Err() == nil {
+			counts["no answer"]++
 		}
+		cancel()
 	}
-	return nil
+	return counts
 }
 
 // descriptorOf returns the field of a descriptor whose value has this length.
