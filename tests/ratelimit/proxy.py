@@ -18,7 +18,7 @@ TIMEOUT = 60
 
 
 class Upstream(setup.Upstream):
-    """Responds with 200, and with the tokens that the request names, as if it had used them."""
+    """Responds with 200, with the tokens that the request names, as if it had used them."""
 
     def end_headers(self) -> None:
         if tokens := self.headers.get("X-Tokens"):
@@ -90,6 +90,28 @@ def rejects_with_the_true_wait(programs: setup.Programs) -> None:
         expect("after the wait", proxied.get("/orders", X_User_Id="ann").status, 200)
 
 
+def charges_the_cost_of_responses(programs: setup.Programs) -> None:
+    with Proxied(programs, "gateway") as proxied:
+        # 4 + 4 + 4 of 10 tokens: the third response exceeds the budget, so later requests wait.
+        for used in (4, 8, 12):
+            expect(f"before {used} tokens", proxied.get("/tokens", X_User_Id="ann", X_Tokens="4").status, 200)
+            wait_for_report(proxied, max(0, 10 - used))
+        rejected = proxied.get("/tokens", X_User_Id="ann", X_Tokens="4")
+        expect("beyond the budget", (rejected.status, 3590 <= rejected.retry_after <= 3600), (429, True))
+        expect("another user", proxied.get("/tokens", X_User_Id="bob", X_Tokens="4").status, 200)
+
+
+def wait_for_report(proxied: Proxied, remaining: int) -> None:
+    """Waits until Tidegate has read the report, which Envoy sends after the response. Checks of other requests without
+    tokens show the remaining ones."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        shown = proxied.get("/tokens", X_User_Id="ann", X_Tokens="0").fields.get("x-ratelimit-remaining")
+        if shown == str(remaining):
+            return
+    expect("the remaining tokens", shown, str(remaining))
+
+
 def fails_as_configured(programs: setup.Programs) -> None:
     for deny, status in ((False, 200), (True, 500)):
         with Proxied(programs, "gateway", deny) as proxied:
@@ -110,6 +132,7 @@ def serves_istio(programs: setup.Programs) -> None:
 
 CHECKS: dict[str, Callable[[setup.Programs], None]] = {
     "Envoy, as Envoy Gateway configures it, rejects with the true wait": rejects_with_the_true_wait,
+    "Envoy reports the cost of a response at its end, and later requests wait for it": charges_the_cost_of_responses,
     "Envoy fails open or closed without the service, as configured": fails_as_configured,
     "Envoy, as Istio configures it, rejects requests by their path": serves_istio,
 }
