@@ -1,18 +1,15 @@
 //! The answer to a call, as `envoy.service.ratelimit.v3.RateLimitResponse` has it.
 
-use std::time::Duration;
-
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue};
 
-use tidegate_layer::headers::{PolicyFields, of_call, retry_after};
+use super::dynamic_metadata;
+use super::fields::limit_fields;
+use tidegate_layer::headers::retry_after;
 use tidegate_layer::layer::DecidedCall;
 use tidegate_layer::local_response::LocalResponse;
 use tidegate_limit::Wait;
-use tidegate_service::Status;
-
-const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+use tidegate_service::{AnswerSettings, Metadata, Status};
 
 /// The answer to a call.
 #[derive(Debug, Default)]
@@ -25,6 +22,8 @@ pub(super) struct Answer<'d> {
     pub(super) fields: Vec<(HeaderName, HeaderValue)>,
     /// The body of the response for the client of the proxy, if the proxy must reject the request: problem details.
     pub(super) body: Vec<u8>,
+    /// Data for access logs and filters of the proxy.
+    pub(super) dynamic_metadata: Option<Metadata>,
 }
 
 impl<'d> Answer<'d> {
@@ -34,17 +33,23 @@ impl<'d> Answer<'d> {
     }
 
     /// Creates the answer to a decided call.
-    pub(super) fn new(decided: &DecidedCall<'d>) -> Self {
+    pub(super) fn new(decided: &DecidedCall<'d>, settings: &AnswerSettings) -> Self {
         let statuses: Vec<_> = decided.charges.statuses().collect();
-        let is_over = statuses.iter().any(|status| status.is_over);
-        let mut answer = Self { is_over, statuses, ..Self::default() };
-        if let Some(PolicyFields { policy, rate_limit }) = of_call(&decided.charges.charges) {
-            answer.fields.extend([(POLICY, policy), (RATE_LIMIT, rate_limit)]);
-        }
-        if is_over {
+        let fields = limit_fields(settings, &decided.charges.charges, &statuses);
+        let mut answer = Self { is_over: decided.charges.is_rejected(), statuses, fields, ..Self::default() };
+        if answer.is_over {
             answer.add_rejection(&rejection(decided, &answer.statuses));
         }
         answer
+    }
+
+    /// Adds the metadata of a call, with the metadata of its rules.
+    pub(super) fn with_metadata(mut self, metadata: Option<Metadata>) -> Self {
+        self.dynamic_metadata = metadata.map(|mut metadata| {
+            dynamic_metadata::add_rules(&mut metadata, &self.statuses);
+            metadata
+        });
+        self
     }
 
     /// Adds the response for the client of the proxy.
@@ -70,14 +75,43 @@ fn rejection(decided: &DecidedCall<'_>, statuses: &[Status<'_>]) -> LocalRespons
     LocalResponse::Limited { violated: names.into_iter().collect(), retry_after: retry_after(wait(statuses)) }
 }
 
-/// Returns the time until the same call passes: the longest of all statuses that reject it.
+/// Returns the time until the same call passes: the longest of all statuses that reject it, where the first quota counts that
+/// becomes available.
 fn wait(statuses: &[Status<'_>]) -> Wait {
-    let over = statuses.iter().filter(|status| status.is_over);
-    let millis = over.map(|status| status.until_reset.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)));
-    millis.max_by_key(|millis| millis.unwrap_or(u64::MAX)).flatten().map_or(Wait::Never, Wait::Millis)
+    let over =
+        |is_quota| statuses.iter().filter(move |status| status.is_over && status.is_quota == is_quota).map(millis);
+    let has_passed_quota = statuses.iter().any(|status| status.is_quota && !status.is_over);
+    let quotas = over(true).min().filter(|_| !has_passed_quota);
+    match over(false).chain(quotas).max() {
+        None | Some(u64::MAX) => Wait::Never,
+        Some(millis) => Wait::Millis(millis),
+    }
 }
 
-/// Rounds a duration up to whole seconds, since proxies ignore fractions: a client that waits that long passes.
-pub(super) fn whole_seconds(duration: Duration) -> u64 {
-    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
+/// Returns the time until a descriptor passes; [`u64::MAX`] if it never does.
+fn millis(status: &Status<'_>) -> u64 {
+    status.until_reset.map_or(u64::MAX, |wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn over(millis: Option<u64>, is_quota: bool) -> Status<'static> {
+        let until_reset = millis.map(Duration::from_millis);
+        Status { is_over: true, until_reset, is_quota, ..Status::default() }
+    }
+
+    #[test]
+    fn wait_ends_when_all_limits_and_one_quota_pass() {
+        let waits = |statuses: &[Status<'_>]| wait(statuses);
+        assert_eq!(waits(&[over(Some(5), false), Status::default(), over(Some(7), false)]), Wait::Millis(7));
+        assert_eq!(waits(&[over(Some(5), false), over(None, false)]), Wait::Never);
+        assert_eq!(waits(&[over(Some(9), true), over(None, true), over(Some(6), true)]), Wait::Millis(6));
+        assert_eq!(waits(&[over(Some(9), true), over(Some(20), false)]), Wait::Millis(20));
+        let passed = Status { is_quota: true, ..Status::default() };
+        assert_eq!(waits(&[over(None, true), passed, over(Some(3), false)]), Wait::Millis(3));
+    }
 }

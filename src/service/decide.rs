@@ -1,10 +1,11 @@
 //! Decides a call.
 
 use super::answer::Answer;
+use super::dynamic_metadata;
 use tidegate_layer::layer::{ActiveDomains, DomainCall};
 use tidegate_limit::clock::Stopwatch;
 use tidegate_metrics::CallResult;
-use tidegate_service::{Call, CallError};
+use tidegate_service::{Call, CallError, Metadata};
 
 /// A call that was read, before its decision. The body of the call is no longer needed.
 #[derive(Debug)]
@@ -13,6 +14,8 @@ pub(super) struct Pending<'d> {
     descriptors: usize,
     /// The charges. `None` if the domain is unknown.
     call: Option<DomainCall<'d>>,
+    /// The metadata for the answer, if they are on.
+    metadata: Option<Metadata>,
 }
 
 impl<'d> Pending<'d> {
@@ -23,18 +26,23 @@ impl<'d> Pending<'d> {
     pub(super) fn new(active: &'d ActiveDomains, call: &Call<'_>) -> Result<Self, CallError> {
         let since = Stopwatch::start();
         call.validate()?;
-        Ok(Self { since, descriptors: call.descriptors.len(), call: active.charges(call) })
+        let metadata = active.answers().dynamic_metadata.then(|| dynamic_metadata::of_call(call));
+        Ok(Self { since, descriptors: call.descriptors.len(), call: active.charges(call), metadata })
     }
 
     /// Asks the limits. A call to an unknown domain passes: the operator may not have configured it yet.
     pub(super) async fn decide(self, active: &'d ActiveDomains) -> Answer<'d> {
         let Some(call) = self.call else {
             active.other_calls().answered(CallResult::UnknownDomain, self.since.elapsed());
-            return Answer::without_limits(self.descriptors);
+            return Answer::without_limits(self.descriptors).with_metadata(self.metadata);
         };
         let decided = active.decide(call).await;
-        let answer = Answer::new(&decided);
-        let result = if answer.is_over { CallResult::OverLimit } else { CallResult::Ok };
+        let answer = Answer::new(&decided, active.answers()).with_metadata(self.metadata);
+        let result = match answer.is_over {
+            true => CallResult::OverLimit,
+            false if decided.charges.exceeds_limits() => CallResult::Shadow,
+            false => CallResult::Ok,
+        };
         decided.metrics.answered(result, self.since.elapsed());
         answer
     }

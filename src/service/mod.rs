@@ -8,6 +8,8 @@ mod answer;
 mod bad_call;
 mod body_memory;
 mod decide;
+mod dynamic_metadata;
+mod fields;
 mod grpc;
 mod http;
 mod lists;

@@ -1,4 +1,7 @@
-//! The units of time in calls: their numbers in `RateLimitUnit` and `RateLimitResponse.RateLimit.Unit`, and their names in JSON.
+//! The units of time in calls: their numbers in `RateLimitUnit` and `RateLimitResponse.RateLimit.Unit`, and their names in
+//! JSON. Durations are in seconds.
+
+use std::time::Duration;
 
 use tidegate_service::Unit;
 
@@ -31,6 +34,11 @@ pub(super) fn number(unit: Option<Unit>) -> i32 {
 /// Returns the name of a unit. Returns `None` for other intervals.
 pub(super) fn name(unit: Option<Unit>) -> Option<&'static str> {
     UNITS.iter().find(|(other, ..)| Some(*other) == unit).map(|(.., name)| *name)
+}
+
+/// Rounds a duration up to whole seconds, since proxies ignore fractions: a client that waits that long passes.
+pub(super) fn whole_seconds(duration: Duration) -> u64 {
+    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
 }
 
 #[cfg(test)]

@@ -120,6 +120,7 @@ mod sentinel;
 mod service_attacks;
 mod service_calls;
 mod service_http;
+mod service_modes;
 mod service_reports;
 mod service_store;
 mod services;

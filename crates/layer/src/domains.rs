@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use crate::limit_counters::LimitCounters;
 use tidegate_metrics::{CallMetrics, Metrics, WaitMetrics};
 use tidegate_rules::charge::Limiter;
-use tidegate_service::{Domain, Domains, LimitPaths};
+use tidegate_service::{AnswerSettings, Domain, Domains, LimitPaths};
 
 /// All domains, with their counters.
 #[derive(Debug)]
@@ -77,6 +77,11 @@ impl CompiledDomains {
     pub fn find_route(&self, route: &str) -> Option<FoundDomain<'_>> {
         let name = self.by_route.get(route).map(String::as_str);
         self.find(name.or_else(|| route.strip_prefix('/'))?)
+    }
+
+    /// Returns the optional content of answers.
+    pub fn answers(&self) -> &AnswerSettings {
+        self.domains.answers()
     }
 
     /// Returns the counters of the calls without a domain.

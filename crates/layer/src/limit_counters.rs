@@ -90,7 +90,7 @@ impl LimitCounters {
         {
             counter.record_remaining(decision.remaining, capacity);
         }
-        match (decision, entry.limit.shadow) {
+        match (decision, entry.is_shadow()) {
             // Not asked: a cached refusal of other limits rejected the request.
             (None, _) if is_by_limits && !passed && !entry.limit.limiter.quota.is_adopted() => {}
             (None, _) => counter.store_failed(),

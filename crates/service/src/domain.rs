@@ -6,9 +6,11 @@ use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::settings::store::BucketNames;
 
 use crate::call::{Descriptor, Entry, Override};
-use crate::charges::{CallCharges, Found};
+use crate::charges::CallCharges;
 use crate::client::{client_of, client_of_all};
+use crate::effect::Found;
 use crate::limit::{DomainLimit, LimitBuilder};
+use crate::modes::Modes;
 use crate::name::{escaped, rule_name};
 use crate::trace::{NamedLimit, Trace};
 use crate::tree::rule::Rule;
@@ -26,6 +28,7 @@ pub struct Domain {
     limits: Vec<Limit>,
     /// The position of the first limit of those that callers set.
     overrides: usize,
+    modes: Modes,
 }
 
 /// The error of invalid rules.
@@ -65,7 +68,18 @@ impl Domain {
             return Err(DomainError::TooManyLimits);
         }
         let overrides = limits.add_overrides();
-        Ok(Self { name, route, tree, found, limits: limits.limits, overrides })
+        Ok(Self { name, route, tree, found, limits: limits.limits, overrides, modes: Modes::default() })
+    }
+
+    /// Sets the modes of all limits.
+    pub fn with_modes(mut self, modes: Modes) -> Self {
+        self.limits.iter_mut().for_each(|limit| limit.shadow |= modes.shadow);
+        Self { modes, ..self }
+    }
+
+    /// Returns the modes of all limits.
+    pub fn modes(&self) -> Modes {
+        self.modes
     }
 
     /// Returns the name that calls use.
@@ -102,7 +116,7 @@ impl Domain {
     pub fn charges(&self, call: &Call<'_>) -> CallCharges<'_> {
         let found = call.descriptors.iter().map(|descriptor| self.find(descriptor)).collect();
         let permits = call.descriptors.iter().map(|descriptor| call.permits(descriptor)).collect();
-        CallCharges::new(&self.limits, found, permits)
+        CallCharges::new(&self.limits, self.modes, found, permits)
     }
 
     /// Returns how a descriptor finds its limit.

@@ -1,12 +1,20 @@
 //! The domains of a service, by name.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 
+use crate::answers::AnswerSettings;
 use crate::domain::Domain;
+use crate::modes::Modes;
 
 /// The domains of a service.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Domains(HashMap<String, Domain>);
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Domains {
+    by_name: HashMap<String, Arc<Domain>>,
+    answers: AnswerSettings,
+    modes: Modes,
+}
 
 /// Two domains have the same name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,24 +27,42 @@ impl Domains {
     /// # Errors
     /// Two have the same name.
     pub fn new(domains: impl IntoIterator<Item = Domain>) -> Result<Self, DuplicateDomain> {
-        let mut all = HashMap::new();
+        Self::default().with(domains)
+    }
+
+    /// Creates a service without domains, whose answers and domains have these settings.
+    pub fn with_settings(answers: AnswerSettings, modes: Modes) -> Self {
+        Self { answers, modes, ..Self::default() }
+    }
+
+    /// Returns these domains and more, with the same settings. They share the memory of these domains.
+    ///
+    /// # Errors
+    /// Two have the same name.
+    pub fn with(&self, domains: impl IntoIterator<Item = Domain>) -> Result<Self, DuplicateDomain> {
+        let mut by_name = self.by_name.clone();
         for domain in domains {
             let name = domain.name().to_owned();
-            if let Some(other) = all.insert(name, domain) {
+            if let Some(other) = by_name.insert(name, Arc::new(domain.with_modes(self.modes))) {
                 return Err(DuplicateDomain(other.name().to_owned()));
             }
         }
-        Ok(Self(all))
+        Ok(Self { by_name, ..self.clone() })
+    }
+
+    /// Returns the optional content of answers.
+    pub fn answers(&self) -> &AnswerSettings {
+        &self.answers
     }
 
     /// Returns the domain with this name. Calls to other domains pass without limits.
     pub fn get(&self, name: &str) -> Option<&Domain> {
-        self.0.get(name)
+        self.by_name.get(name).map(Arc::as_ref)
     }
 
     /// Returns all domains, in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = &Domain> {
-        let mut all: Vec<_> = self.0.values().collect();
+        let mut all: Vec<_> = self.by_name.values().map(Arc::as_ref).collect();
         all.sort_unstable_by_key(|domain| domain.name());
         all.into_iter()
     }

@@ -7,12 +7,15 @@
 //!
 //! A part of Tidegate, whose items change with each release: programs use the crates `tidegate-layer` and `tidegate`.
 
+mod answers;
 mod call;
 mod charges;
 mod client;
 mod domain;
 mod domains;
+mod effect;
 mod limit;
+mod modes;
 mod name;
 mod named;
 mod status;
@@ -22,13 +25,15 @@ mod trace;
 mod tree;
 mod unit;
 
+pub use self::answers::{AnswerSettings, LegacyNames};
 pub use self::call::{Call, CallError, Descriptor, Entry, Override};
 pub use self::charges::CallCharges;
 pub use self::domain::{Domain, DomainError};
 pub use self::domains::{Domains, DuplicateDomain};
+pub use self::modes::Modes;
 pub use self::named::{LimitPaths, NamedBucket, NamedBucketError};
 pub use self::status::{CurrentLimit, Status};
 pub use self::trace::{NamedLimit, Trace};
-pub use self::tree::rule::{Rate, Rule, RuleLimit};
+pub use self::tree::rule::{Metadata, Rate, Rule, RuleLimit};
 pub use self::tree::{FoundRule, Matched};
 pub use self::unit::{Unit, Window};

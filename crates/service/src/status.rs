@@ -5,6 +5,7 @@ use std::time::Duration;
 use tidegate_limit::Wait;
 use tidegate_rules::charge::Decision;
 
+use crate::tree::rule::Metadata;
 use crate::unit::Unit;
 
 /// The status of a descriptor.
@@ -19,6 +20,10 @@ pub struct Status<'d> {
     /// The time until the next requests become available; for a descriptor over its limit, until the same call passes.
     /// `None` without a limit, and if the call never passes.
     pub until_reset: Option<Duration>,
+    /// Whether the descriptor is one of the quotas of a call, which reject it only together.
+    pub is_quota: bool,
+    /// The metadata of the rule. `None` if the descriptor exceeds its limit.
+    pub metadata: Option<&'d Metadata>,
 }
 
 /// The limit of a descriptor, as the configuration or the caller states it.
@@ -34,7 +39,8 @@ pub struct CurrentLimit<'d> {
 
 impl<'d> Status<'d> {
     /// The status of a descriptor without a limit.
-    pub(crate) const NO_LIMIT: Self = Self { is_over: false, limit: None, remaining: 0, until_reset: None };
+    pub(crate) const NO_LIMIT: Self =
+        Self { is_over: false, limit: None, remaining: 0, until_reset: None, is_quota: false, metadata: None };
 
     /// The status of an unlimited descriptor.
     pub(crate) const UNLIMITED: Self = Self { remaining: u32::MAX, ..Self::NO_LIMIT };
@@ -57,6 +63,7 @@ impl<'d> Status<'d> {
             limit: Some(limit),
             remaining,
             until_reset: until_reset.map(Duration::from_millis),
+            ..Self::NO_LIMIT
         }
     }
 }

@@ -2,6 +2,8 @@
 //! Fields without an effect here are left out, and skipped in calls. Enums are numbers, so that unknown values are errors of
 //! the call and not 0.
 
+use super::structs::Struct;
+
 /// A call.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct RateLimitRequest {
@@ -58,6 +60,8 @@ pub(super) struct RateLimitResponse {
     pub(super) response_headers_to_add: Vec<HeaderField>,
     #[prost(bytes = "bytes", tag = "5")]
     pub(super) raw_body: bytes::Bytes,
+    #[prost(message, optional, tag = "6")]
+    pub(super) dynamic_metadata: Option<Struct>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

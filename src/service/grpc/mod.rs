@@ -6,6 +6,7 @@ mod messages;
 mod request;
 mod response;
 mod status;
+mod structs;
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};

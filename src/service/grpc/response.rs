@@ -1,8 +1,8 @@
 //! Writes an answer as a `RateLimitResponse`.
 
 use super::messages::{CurrentLimit, DescriptorStatus, HeaderField, OK, OVER_LIMIT, RateLimitResponse, Seconds};
-use crate::service::answer::{Answer, whole_seconds};
-use crate::service::unit;
+use crate::service::answer::Answer;
+use crate::service::unit::{self, whole_seconds};
 use tidegate_service::Status;
 
 /// Returns the message.
@@ -16,6 +16,7 @@ pub(super) fn message(answer: Answer<'_>) -> RateLimitResponse {
         statuses: answer.statuses.iter().map(status).collect(),
         response_headers_to_add: fields.collect(),
         raw_body: answer.body.into(),
+        dynamic_metadata: answer.dynamic_metadata.map(Into::into),
     }
 }
 

@@ -3,9 +3,9 @@
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::Serialize;
 
-use crate::service::answer::{Answer, whole_seconds};
-use crate::service::unit;
-use tidegate_service::Status;
+use crate::service::answer::Answer;
+use crate::service::unit::{self, whole_seconds};
+use tidegate_service::{Metadata, Status};
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -17,6 +17,8 @@ struct Response<'a> {
     response_headers_to_add: Vec<Field<'a>>,
     #[serde(skip_serializing_if = "String::is_empty")]
     raw_body: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dynamic_metadata: Option<&'a Metadata>,
 }
 
 #[derive(Debug, Serialize)]
@@ -57,6 +59,7 @@ pub(super) fn write(answer: &Answer<'_>) -> Vec<u8> {
         statuses: answer.statuses.iter().map(status).collect(),
         response_headers_to_add: fields.collect(),
         raw_body: BASE64_STANDARD.encode(&answer.body),
+        dynamic_metadata: answer.dynamic_metadata.as_ref(),
     };
     // The serialization of texts and numbers cannot fail.
     serde_json::to_vec(&response).unwrap_or_default()

@@ -76,6 +76,9 @@ pub struct RateLimitResponse {
     pub response_headers_to_add: Vec<HeaderField>,
     #[prost(bytes = "vec", tag = "5")]
     pub raw_body: Vec<u8>,
+    /// The encoded message.
+    #[prost(bytes = "vec", optional, tag = "6")]
+    pub dynamic_metadata: Option<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -168,7 +171,20 @@ impl TestService {
 
     /// Starts a service with this `grpc` in the rule file.
     pub fn start_at(grpc: &str, store: &str, limits: &[&str]) -> Self {
-        let config = Gateway::parse_config(&rules(grpc, store, limits)).unwrap_or_else(|problems| panic!("{problems}"));
+        Self::from_rules(&rules(grpc, store, limits))
+    }
+
+    /// Starts a service with further keys of `service`, in the syntax of a map in one line.
+    pub fn start_with(keys: &str, store: &str, limits: &[&str]) -> Self {
+        let limits: String = limits.iter().map(|limit| format!("{{ {limit} }}, ")).collect();
+        let domains = format!("[{{ name: edge, limits: [{limits}] }}]");
+        let service = format!("{{ grpc: '127.0.0.1:0', http: '127.0.0.1:0', {keys}, domains: {domains} }}");
+        Self::from_rules(&format!("admin: 127.0.0.1:0\nstore: {store}\nservice: {service}\n"))
+    }
+
+    /// Starts a service with this rule file.
+    pub fn from_rules(rules: &str) -> Self {
+        let config = Gateway::parse_config(rules).unwrap_or_else(|problems| panic!("{problems}"));
         let gateway = Gateway::start(config, 2).expect("a gateway");
         let tcp = |address: Option<ListenAddress>| address.and_then(|address| address.tcp()).expect("an address");
         let (grpc, http) = (tcp(gateway.service_grpc_address()), tcp(gateway.service_http_address()));

@@ -2,6 +2,7 @@
 
 use super::LongUnits;
 use super::map::Map;
+use super::metadata::read_metadata;
 use crate::problem::{Checked, Problems, quote};
 use crate::yaml::node::Node;
 use tidegate_limit::MAX_RATE;
@@ -16,9 +17,7 @@ pub(super) fn read_limit(
     problems: &mut Problems,
 ) -> Checked<Option<RuleLimit>> {
     let shadow = descriptor.bool("shadow_mode", problems);
-    if let (Ok(true), Some(node)) = (descriptor.bool("quota_mode", problems), descriptor.get("quota_mode")) {
-        problems.add(node.location, "`quota_mode` is not supported yet", "remove it, or use `shadow_mode`");
-    }
+    let (quota_mode, metadata) = (descriptor.bool("quota_mode", problems), read_metadata(descriptor, problems));
     let Some(node) = descriptor.get("rate_limit") else { return shadow.map(|_| None) };
     let map = Map::read(node, "`rate_limit`", &KEYS, problems)?;
     let rate = read_rate(map, long_units, problems);
@@ -30,6 +29,8 @@ pub(super) fn read_limit(
         name: name?,
         replaces: replaces.into_iter().collect::<Checked<_>>()?,
         shadow: shadow?,
+        quota_mode: quota_mode?,
+        metadata: metadata?,
         location: problems.limit_location(node.location),
         ..RuleLimit::new(rate?)
     }))

@@ -5,6 +5,7 @@
 
 mod limit;
 mod map;
+mod metadata;
 mod rule;
 #[cfg(test)]
 mod tests;
@@ -12,7 +13,7 @@ mod tests;
 use std::ops::Range;
 
 use self::map::Map;
-use self::rule::read_rules;
+use self::rule::{read_rules, report_duplicate};
 use crate::problem::{Checked, Location, Problems};
 use crate::sources::SourceFiles;
 use crate::yaml::placeholders::Placeholders;
@@ -33,8 +34,8 @@ pub(crate) struct DescriptorFiles {
     pub(crate) domains: Vec<DomainFile>,
 }
 
-/// The content of one file.
-#[derive(Debug)]
+/// The content of one file, or of several files of a domain.
+#[derive(Clone, Debug)]
 pub(crate) struct DomainFile {
     /// The name of the domain.
     pub(crate) name: String,
@@ -42,6 +43,8 @@ pub(crate) struct DomainFile {
     pub(crate) location: Location,
     /// The rules of the first level.
     pub(crate) rules: Vec<Rule>,
+    /// The locations of these rules.
+    pub(crate) locations: Vec<Location>,
     /// The units of limits whose calendar windows differ from the windows of envoyproxy/ratelimit.
     pub(crate) long_units: LongUnits,
 }
@@ -72,6 +75,23 @@ impl DescriptorFiles {
     }
 }
 
+impl DomainFile {
+    /// Adds the rules of another file of the domain. Reports rules that are already present.
+    pub(crate) fn append(&mut self, other: &Self, problems: &mut Problems) {
+        for (rule, location) in other.rules.iter().zip(&other.locations) {
+            let is_same = |own: &Rule| (&own.key, &own.value) == (&rule.key, &rule.value);
+            match self.rules.iter().position(is_same) {
+                Some(first) => report_duplicate(rule, self.locations[first], *location, problems),
+                None => {
+                    self.rules.push(rule.clone());
+                    self.locations.push(*location);
+                }
+            }
+        }
+        self.long_units.extend(&other.long_units);
+    }
+}
+
 /// Reads the text of the file with this number.
 pub(crate) fn read_file(
     text: &str,
@@ -88,11 +108,12 @@ pub(crate) fn read_file(
     let map = Map::read(&root, "a file", &["domain", "descriptors"], problems)?;
     let mut long_units = LongUnits::new();
     let rules = read_rules(map.list("descriptors", problems), &mut long_units, problems);
+    let (rules, locations) = rules.into_iter().unzip();
     let Some((name, location)) = map.text("domain", problems)? else {
         return Err(problems.add(root.location, "`domain` is missing", "name the domain of the proxy's filter"));
     };
     check_name(name, location, problems)?;
-    Ok(DomainFile { name: name.to_owned(), location, rules, long_units })
+    Ok(DomainFile { name: name.to_owned(), location, rules, locations, long_units })
 }
 
 /// Reports the name of a domain that is too long.

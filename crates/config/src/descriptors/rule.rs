@@ -23,28 +23,34 @@ const KEYS: [&str; 10] = [
 ];
 
 /// Reads the rules of one level, and of the levels below. Reports all errors. Rules with errors are left out. Adds units that
-/// are longer than a day to `long_units`.
-pub(super) fn read_rules(nodes: &[Node], long_units: &mut LongUnits, problems: &mut Problems) -> Vec<Rule> {
+/// are longer than a day to `long_units`. Returns each rule with its location.
+pub(super) fn read_rules(nodes: &[Node], long_units: &mut LongUnits, problems: &mut Problems) -> Vec<(Rule, Location)> {
     let mut seen: HashMap<(String, Option<String>), Location> = HashMap::new();
     let mut rules = Vec::with_capacity(nodes.len());
     for node in nodes {
         let Ok(rule) = read_rule(node, long_units, problems) else { continue };
         if let Some(first) = seen.insert((rule.key.clone(), rule.value.clone()), node.location) {
-            let value = rule.value.as_deref().map(|value| format!(" and the value {}", quote(value)));
-            let (place, value) = (problems.place(first, node.location), value.unwrap_or_default());
-            let message = format!("a descriptor with the key {}{value} is already {place}", quote(&rule.key));
-            problems.add(node.location, message, "remove one of them, or join their `descriptors`");
+            report_duplicate(&rule, first, node.location, problems);
             continue;
         }
-        rules.push(rule);
+        rules.push((rule, node.location));
     }
     rules
+}
+
+/// Reports a rule with the key and the value of the rule at `first`.
+pub(super) fn report_duplicate(rule: &Rule, first: Location, location: Location, problems: &mut Problems) {
+    let value = rule.value.as_deref().map(|value| format!(" and the value {}", quote(value)));
+    let (place, value) = (problems.place(first, location), value.unwrap_or_default());
+    let message = format!("a descriptor with the key {}{value} is already {place}", quote(&rule.key));
+    problems.add(location, message, "remove one of them, or join their `descriptors`");
 }
 
 fn read_rule(node: &Node, long_units: &mut LongUnits, problems: &mut Problems) -> Checked<Rule> {
     let map = Map::read(node, "a descriptor", &KEYS, problems)?;
     warn_without_effect(map, problems);
     let rules = read_rules(map.list("descriptors", problems), long_units, problems);
+    let rules = rules.into_iter().map(|(rule, _)| rule).collect();
     let limit = read_limit(map, long_units, problems);
     let shares_bucket = map.bool("share_threshold", problems);
     let (key, value) = (map.text("key", problems), map.text("value", problems));
@@ -63,7 +69,7 @@ fn read_rule(node: &Node, long_units: &mut LongUnits, problems: &mut Problems) -
     Ok(rule)
 }
 
-/// Warns about keys that change only metrics or metadata.
+/// Warns about keys that change only metrics, and about metadata without a limit.
 fn warn_without_effect(map: Map<'_>, problems: &mut Problems) {
     for key in ["detailed_metric", "value_to_metric"] {
         if let Some(node) = map.get(key).filter(|_| map.bool(key, problems).is_ok_and(|is_set| is_set)) {
@@ -72,7 +78,11 @@ fn warn_without_effect(map: Map<'_>, problems: &mut Problems) {
             problems.warn(node.location, &message, help);
         }
     }
-    if let Some(node) = map.get("metadata") {
-        problems.warn(node.location, "`metadata` has no effect", "responses contain no dynamic metadata");
+    if let (Some(node), None) = (map.get("metadata"), map.get("rate_limit")) {
+        problems.warn(
+            node.location,
+            "`metadata` has no effect without `rate_limit`",
+            "move it to a descriptor with a limit",
+        );
     }
 }

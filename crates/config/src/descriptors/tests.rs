@@ -82,7 +82,7 @@ descriptors:
   - { key: k, rate_limit: { unit: fortnight, requests_per_unit: -1 } }
   - { key: l, rate_limit: { unlimited: true, unit: day, replaces: [{}, { name: n }], name: n } }
   - { key: m, rate_limit: { requests_per_unit: 1 } }
-  - { key: n, share_threshold: true, quota_mode: true }
+  - { key: n, share_threshold: true }
   - { key: o, descriptors: [x], shadow_mode: maybe }
   - { key: o, value: [] }
 ";
@@ -97,7 +97,6 @@ descriptors:
         "1.yaml:7:80: a limit cannot replace itself",
         "1.yaml:8:27: `unit` is missing",
         "1.yaml:9:12: `share_threshold` needs a wildcard",
-        "1.yaml:9:50: `quota_mode` is not supported yet",
         "1.yaml:10:29: a descriptor is a map, not the text `x`",
         "1.yaml:10:46: `shadow_mode` is `true` or `false`, not the text `maybe`",
         "1.yaml:11:22: `value` is a text, not a list",
@@ -107,6 +106,21 @@ descriptors:
         "4.yaml:1:14: `descriptors` is a list, not a map",
     ];
     assert_eq!(messages, expected);
+}
+
+#[test]
+fn quota_mode_and_metadata_belong_to_the_limit() {
+    let rate = "rate_limit: { unit: day, requests_per_unit: 1 }";
+    let text = |more: &str| format!("domain: a\ndescriptors: [{{ key: k, {rate}, {more} }}]\n");
+    let config = load(&[&text("quota_mode: on, metadata: { a: [1, .5, x], b: { c: null } }")], "gcra").expect("valid");
+    let domains = domains(&config);
+    let rule = domains.get("a").expect("a domain").rule_limits().next().expect("a limit").rule.clone();
+    let metadata = serde_json::json!({ "a": [1, 0.5, "x"], "b": { "c": null } });
+    assert!(rule.quota_mode && rule.metadata.as_deref() == metadata.as_object(), "{rule:?}");
+    let expected = ["1.yaml:2:86: `quota_mode` is `true` or `false`, not the text `maybe`"];
+    assert_eq!(errors(&[&text("quota_mode: maybe")]), expected);
+    assert_eq!(errors(&[&text("metadata: [1]")]), ["1.yaml:2:84: `metadata` is a map, not a list"]);
+    assert_eq!(errors(&[&text("metadata: { a: .inf }")]), ["1.yaml:2:89: a number in `metadata` must be finite"]);
 }
 
 #[test]
@@ -126,7 +140,7 @@ descriptors:
     let expected = [
         "2: warning: `unit` has no effect in a file",
         "4: warning: `detailed_metric` has no effect",
-        "4: warning: `metadata` has no effect",
+        "4: warning: `metadata` has no effect without `rate_limit`",
         "5: warning: without `requests_per_unit`, the limit rejects all requests",
     ];
     assert_eq!(warnings(text, "token_bucket"), expected);

@@ -120,18 +120,32 @@ pub(super) fn settings(old: &Config, new: &Config) -> Vec<&'static str> {
     keys
 }
 
-/// Compares the addresses of the service. Its domains are compared one by one.
+/// Compares the addresses and the answers of the service. Its domains are compared one by one.
 fn service(old: Option<&Service>, new: Option<&Service>) -> Vec<&'static str> {
     let address = |service: Option<&Service>| {
         service.map(|Service { grpc, http, files: _, domains: _ }| (grpc.clone(), http.clone()))
     };
     let ((old_grpc, old_http), (new_grpc, new_http)) =
         (address(old).unwrap_or_default(), address(new).unwrap_or_default());
-    different(&[("service.grpc", old_grpc != new_grpc), ("service.http", old_http != new_http)])
+    let answers =
+        |service: Option<&Service>| service.map(|service| service.domains.answers().clone()).unwrap_or_default();
+    let (old, new) = (answers(old), answers(new));
+    different(&[
+        ("service.grpc", old_grpc != new_grpc),
+        ("service.http", old_http != new_http),
+        ("service.headers", (old.headers, &old.legacy_names) != (new.headers, &new.legacy_names)),
+        ("service.dynamic_metadata", old.dynamic_metadata != new.dynamic_metadata),
+    ])
 }
 
 /// Compares domains without the quotas of their limits, which are compared one by one.
 pub(super) fn domain(old: &Domain, new: &Domain) -> Vec<&'static str> {
     let names = |domain: &Domain| domain.rule_limits().map(|limit| limit.name.to_owned()).collect::<Vec<_>>();
-    different(&[("limits", names(old) != names(new)), ("match", !old.has_equal_search(new))])
+    let quota_modes = |domain: &Domain| domain.rule_limits().map(|limit| limit.rule.quota_mode).collect::<Vec<_>>();
+    different(&[
+        ("limits", names(old) != names(new)),
+        ("match", !old.has_equal_search(new)),
+        ("shadow", old.modes().shadow != new.modes().shadow),
+        ("quota_mode", old.modes().quota != new.modes().quota || quota_modes(old) != quota_modes(new)),
+    ])
 }

@@ -1,8 +1,8 @@
 //! The keys of the rate limit service.
 
 use super::keys::Kind::{
-    Address, Entries, Integer, Interval as IntervalKind, Label, Many, Map, Name, OneOrMany, OrMap, Scalar, Short, Text,
-    Word,
+    Address, Entries, Flag, Integer, Interval as IntervalKind, Label, List, Many, Map, Name, OneOrMany, OrMap, Scalar,
+    Short, Text, Word,
 };
 use super::keys::{Key, Presence, Shape};
 use super::limits::{LIMIT, Limit, MAX_PERMITS};
@@ -12,6 +12,7 @@ use super::read::{FromMap, MapReader};
 use super::shape::shape;
 use crate::problem::Problems;
 use tidegate_limit::{AlgorithmName, MAX_INTERVAL, Mode};
+use tidegate_rules::limits::policy::RateLimitFields;
 use tidegate_service::Window;
 
 shape! {
@@ -26,10 +27,36 @@ shape! {
         /// `include`, and the bounds of included files apply. Placeholders have no meaning in these files. The gateway notices
         /// changed, new and removed files.
         descriptors: Vec<Located<String>> = OneOrMany(&Text), Optional;
+        /// Whether several files of `descriptors` may have the same domain. Their descriptors apply together.
+        merge_domains: bool = Flag, Default("false");
         /// The algorithm of limits without their own: a word, or a map.
         algorithm: ValueOrMap<Window, DomainAlgorithms> = OrMap(&Word(Window::WORDS), &DOMAIN_ALGORITHMS), Default("token_bucket");
         /// Domains whose limits are in the rule file.
         domains: Vec<Located<Domain>> = Many(&Map(&DOMAIN)), Optional;
+        /// Whether all calls pass. Limits are evaluated and counted as shadows, and the statuses of descriptors are `OVER_LIMIT`.
+        shadow: bool = Flag, Default("false");
+        /// Whether all limits have `quota_mode`: only a call whose descriptors all exceed their limits is `OVER_LIMIT`.
+        quota_mode: bool = Flag, Default("false");
+        /// The fields for the response to the client of the proxy. `legacy`: three fields that describe the limit of the call with
+        /// the fewest remaining requests, also limits of all clients together.
+        headers: Vec<Located<RateLimitFields>> = List(&Word(RateLimitFields::WORDS)), Default("[ietf]");
+        /// The names of the fields of `legacy`.
+        legacy_names: LegacyNames = Map(&LEGACY_NAMES), Optional;
+        /// Whether answers repeat the call as dynamic metadata, with the `metadata` of its rules. Access logs and filters of the
+        /// proxy can use them.
+        dynamic_metadata: bool = Flag, Default("false");
+    }
+}
+
+shape! {
+    /// The names of the fields of `legacy`.
+    LEGACY_NAMES: LegacyNames = "`legacy_names`" {
+        /// The requests in each unit or interval.
+        limit: String = Text, Default("x-ratelimit-limit");
+        /// The remaining requests.
+        remaining: String = Text, Default("x-ratelimit-remaining");
+        /// The seconds until the next requests become available.
+        reset: String = Text, Default("x-ratelimit-reset");
     }
 }
 
@@ -67,12 +94,17 @@ shape! {
 /// A limit of a domain. A limit of a route has the same keys for its quota.
 pub(crate) struct DomainLimit {
     pub entries: Located<Vec<(String, Located<String>)>>,
+    pub quota_mode: Located<bool>,
     pub keys: Limit,
 }
 
 impl FromMap for DomainLimit {
     fn from_map(map: &MapReader<'_>, problems: &mut Problems) -> Self {
-        Self { entries: map.read("match", problems), keys: Limit::from_map(map, problems) }
+        Self {
+            entries: map.read("match", problems),
+            quota_mode: map.read("quota_mode", problems),
+            keys: Limit::from_map(map, problems),
+        }
     }
 }
 
@@ -122,6 +154,14 @@ pub(crate) static DOMAIN_LIMIT: Shape = Shape {
             kind: Word(AlgorithmName::WORDS),
             presence: Presence::Optional,
             description: "When a permit becomes available again. By default, the `algorithm` of `service`.",
+            notes: &[],
+        },
+        Key {
+            name: "quota_mode",
+            kind: Flag,
+            presence: Presence::Default("false"),
+            description: "Whether the limit rejects a call only together with all other limits of the call that have \
+                          `quota_mode`.",
             notes: &[],
         },
     ],

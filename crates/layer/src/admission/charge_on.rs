@@ -32,6 +32,17 @@ pub async fn give_back(charges: &Charges<'_>, store: &Store) {
     Refund::new(charges, |_| true).send(store).await;
 }
 
+/// Like [`give_back`], and the decisions report the permits as remaining.
+pub async fn give_back_all(charges: &mut Charges<'_>, store: &Store) {
+    give_back(charges, store).await;
+    for position in 0..charges.len() {
+        let entry = charges.at(position);
+        if let Some(decision) = entry.decision.filter(|decision| decision.granted && entry.charge.taken() > 0) {
+            charges.set_decision(position, after_return(decision, entry.charge));
+        }
+    }
+}
+
 /// Charges the limits with `charge_on` that include the status of the response, and gives back the reserved permits of
 /// those that do not. Gives all other permits back unless the request `was_sent`. To be called once for an admitted
 /// request. A client that leaves does not interrupt the calls to the store, which a task makes.

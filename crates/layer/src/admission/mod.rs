@@ -12,7 +12,7 @@ mod once;
 mod queue;
 mod waiting;
 
-pub use self::charge_on::{charge_by_response, give_back};
+pub use self::charge_on::{charge_by_response, give_back, give_back_all};
 use self::concurrency::SlotAsk;
 pub use self::concurrency::{NewRequest, RequestInFlight};
 pub use self::once::OnceAsk;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::active::Active;
 use super::post_paid::{AdmittedCall, admit_call};
 use super::{LayerState, RateLimitLayer};
-use crate::admission::{Denial, store_failure};
+use crate::admission::{Denial, give_back_all, store_failure};
 use crate::domains::FoundDomain;
 use tidegate_metrics::CallMetrics;
 use tidegate_rules::limits::rule::OnStoreFailure;
 use tidegate_rules::rules::Charges;
-use tidegate_service::{Call, CallCharges};
+use tidegate_service::{AnswerSettings, Call, CallCharges};
 
 /// The milliseconds after which a proxy may repeat a call that the store could not decide. A guess, as for requests.
 const RETRY_AFTER_FAILURE: u64 = 1_000;
@@ -57,6 +57,11 @@ impl ActiveDomains {
         Some(DomainCall { domain, charges: domain.domain.charges(call), states_hits: call.states_hits() })
     }
 
+    /// Returns the optional content of answers.
+    pub fn answers(&self) -> &AnswerSettings {
+        self.active.rules.domains.answers()
+    }
+
     /// Returns the counters of the calls without a domain.
     pub fn other_calls(&self) -> &CallMetrics {
         self.active.rules.domains.others()
@@ -66,8 +71,17 @@ impl ActiveDomains {
     pub async fn decide<'d>(&'d self, call: DomainCall<'d>) -> DecidedCall<'d> {
         let DomainCall { domain, mut charges, states_hits } = call;
         let store = self.state.store(&self.active);
-        let AdmittedCall { admitted, report_error } =
+        let AdmittedCall { mut admitted, report_error, has_reports } =
             admit_call(store, &self.state.queues, &mut charges.charges, states_hits).await;
+        // The store cannot let quotas reject a call together. So this rare call takes the permits of its other limits, and
+        // gives them back at once. Reports stay charged, and so does all that is in a call with them.
+        if charges.enforce_quotas() {
+            let unchecked = admitted.ok().and_then(|admitted| admitted.unchecked);
+            admitted = Err(Denial::Limited { wait: charges.charges.wait(), unchecked });
+            if !has_reports {
+                give_back_all(&mut charges.charges, store).await;
+            }
+        }
         domain.limits.count(&charges.charges, &admitted, |refusing| {
             if let (Some(rejected), Some(limit)) = (&self.state.options.rejected, domain.limits.id(refusing.index)) {
                 rejected.record(self.state.worker.unwrap_or(0), limit, refusing.charge.client.as_ref(), store);

@@ -18,6 +18,8 @@ pub(super) struct AdmittedCall {
     pub(super) admitted: Result<Admitted, Denial>,
     /// Why reports have no decisions.
     pub(super) report_error: Option<StoreError>,
+    /// Whether charges are reports.
+    pub(super) has_reports: bool,
 }
 
 /// Reports that are being charged.
@@ -57,7 +59,7 @@ pub(super) async fn admit_call(
     for report in reports {
         report_error = report.add_decisions(charges).await.err().or(report_error);
     }
-    AdmittedCall { admitted, report_error }
+    AdmittedCall { admitted, report_error, has_reports: !reported.is_empty() }
 }
 
 /// Decides the charges other than reports.

@@ -12,7 +12,7 @@ use crate::instruments::histogram::Histogram;
 use crate::requests::routes::ROUTE;
 
 /// The names of [`CallResult`], in the order of its variants.
-const RESULTS: [&str; 4] = ["ok", "over_limit", "unknown_domain", "invalid"];
+const RESULTS: [&str; 5] = ["ok", "over_limit", "shadow_over_limit", "unknown_domain", "invalid"];
 
 /// The calls of all domains.
 #[derive(Debug)]
@@ -40,6 +40,8 @@ pub enum CallResult {
     Ok,
     /// A limit rejects it.
     OverLimit,
+    /// A limit would reject it, but the service is in shadow mode.
+    Shadow,
     /// It names a domain that is not configured, and passes.
     UnknownDomain,
     /// It gets an error, for example because its message is malformed.
@@ -58,7 +60,8 @@ impl Calls {
             labels: &[ROUTE, Label::Fixed("result", &RESULTS)],
             unit: "calls",
             meaning: "Calls of the rate limit service. `route` is a slash and the domain, or `@take` for requests of \
-                      programs for permits; it is empty for unknown domains and for invalid calls of proxies",
+                      programs for permits; it is empty for unknown domains and for invalid calls of proxies. \
+                      `shadow_over_limit`: the call passes because of `service: { shadow: true }`",
             action: "`unknown_domain`: compare the `domain` of the proxy with the rule file, such calls have no limits. \
                      `invalid`: the proxy treats its requests as it does when the service is down; `--log debug` shows \
                      the causes",

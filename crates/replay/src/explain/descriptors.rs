@@ -75,8 +75,11 @@ impl CallExplanation<'_> {
     fn limit(&self, limit: &NamedLimit<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let NamedLimit { name, rule, limit: bucket, .. } = limit;
         write!(f, "  limit {} of {}", quote(name), rule.location)?;
-        if rule.shadow {
+        if rule.shadow || self.domain.modes().shadow {
             write!(f, " (shadow)")?;
+        }
+        if rule.quota_mode || self.domain.modes().quota {
+            write!(f, " (rejects only together with the other quotas of the call)")?;
         }
         writeln!(f, ": {}", describe_rate(limit))?;
         if let Some(other) = self.replacing(limit) {

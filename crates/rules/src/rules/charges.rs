@@ -45,6 +45,11 @@ impl LimitCharge<'_> {
     pub fn is_refused(&self) -> bool {
         self.decision.is_some_and(|decision| !decision.granted)
     }
+
+    /// Returns `true` if the refusal of the limit does not reject the request: for every request, or for this one.
+    pub fn is_shadow(&self) -> bool {
+        self.limit.shadow || self.charge.shadow
+    }
 }
 
 /// Without limits.
@@ -164,6 +169,11 @@ impl<'r> Charges<'r> {
     /// Sets the permits of each charge.
     pub fn set_permits(&mut self, permits: u32) {
         self.charges.iter_mut().for_each(|charge| charge.permits = permits);
+    }
+
+    /// Lets the limit of the charge at this position of the request reject it, unless the limit is a shadow for every request.
+    pub fn enforce(&mut self, position: usize) {
+        self.charges[position].shadow = false;
     }
 
     /// Refuses time slots of live limits that begin later than this, in milliseconds.

@@ -77,7 +77,7 @@ impl<'r> Charges<'r> {
 
     /// Returns the live limits that have refused the request.
     pub fn refusing(&self) -> impl Iterator<Item = LimitCharge<'_>> {
-        self.iter().filter(|entry| !entry.limit.shadow && entry.is_refused())
+        self.iter().filter(|entry| !entry.is_shadow() && entry.is_refused())
     }
 
     /// Returns the live limit that has refused the request for the longest time.
@@ -87,7 +87,7 @@ impl<'r> Charges<'r> {
 
     /// Returns `true` if a shadow has refused the request.
     pub fn is_refused_by_shadow(&self) -> bool {
-        self.iter().any(|entry| entry.limit.shadow && entry.is_refused())
+        self.iter().any(|entry| entry.is_shadow() && entry.is_refused())
     }
 
     /// Returns the charges of an admitted request that were made and match a predicate.

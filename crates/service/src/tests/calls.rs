@@ -31,9 +31,15 @@ fn statuses_have_the_order_of_the_descriptors() {
     let first = buckets.decide(&domain, &call);
     let limit = |requests_per_unit, name| Some(CurrentLimit { requests_per_unit, unit: Some(Unit::MINUTE), name });
     let expected = [
-        Status { is_over: false, limit: limit(9, None), remaining: 8, until_reset: Some(MINUTE) },
+        Status { is_over: false, limit: limit(9, None), remaining: 8, until_reset: Some(MINUTE), ..Status::default() },
         Status::default(),
-        Status { is_over: false, limit: limit(2, Some("per-k")), remaining: 1, until_reset: Some(MINUTE) },
+        Status {
+            is_over: false,
+            limit: limit(2, Some("per-k")),
+            remaining: 1,
+            until_reset: Some(MINUTE),
+            ..Status::default()
+        },
     ];
     assert_eq!(first.statuses().collect::<Vec<_>>(), expected);
     assert!(!first.is_rejected());

@@ -3,6 +3,7 @@
 mod calls;
 mod named;
 mod names;
+mod quotas;
 mod search;
 mod search_law;
 

@@ -1,5 +1,8 @@
 //! The rules of a domain, as a configuration states them.
 
+use std::sync::Arc;
+
+use serde_json::Value;
 use tidegate_limit::{Mode, Quota};
 use tidegate_rules::limits::rule::{LimitLocation, OnStoreFailure};
 
@@ -21,6 +24,9 @@ pub struct Rule {
     pub rules: Vec<Rule>,
 }
 
+/// Data of a rule for the proxy: a JSON object.
+pub type Metadata = serde_json::Map<String, Value>;
+
 /// The limit of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleLimit {
@@ -38,6 +44,10 @@ pub struct RuleLimit {
     pub replaces: Vec<String>,
     /// Whether the limit is only counted. It never rejects.
     pub shadow: bool,
+    /// Whether the limit rejects a call only together with all other such limits of the call.
+    pub quota_mode: bool,
+    /// Data for the proxy in the dynamic metadata of an answer, unless the descriptor exceeds this limit.
+    pub metadata: Option<Arc<Metadata>>,
     /// The decision while the store is unreachable.
     pub on_store_failure: OnStoreFailure,
     /// The position in the configuration.
@@ -90,6 +100,8 @@ impl RuleLimit {
             mode: None,
             replaces: Vec::new(),
             shadow: false,
+            quota_mode: false,
+            metadata: None,
             on_store_failure: OnStoreFailure::default(),
             location: LimitLocation::default(),
         }

@@ -1,6 +1,9 @@
 //! The domains: of the files with descriptors, and of the rule file.
 
+use std::borrow::Cow;
+
 use super::algorithms::Algorithms;
+use super::answers::answers;
 use super::limit::{CheckedLimit, limit};
 use super::tree::tree;
 use crate::check::all;
@@ -10,7 +13,7 @@ use crate::file;
 use crate::file::located::Located;
 use crate::problem::{Checked, Location, Problems};
 use tidegate_rules::settings::store::BucketNames;
-use tidegate_service::{Domain, Domains, Rule, Window};
+use tidegate_service::{Domain, Domains, Modes, Rule, Window};
 
 /// Converts all domains.
 pub(super) fn domains(
@@ -24,17 +27,40 @@ pub(super) fn domains(
     let own_names = || raw.domains.items().iter().filter_map(|domain| domain.get());
     let own_names = || own_names().filter_map(|domain| Some((domain.name.get()?.as_str(), domain.name.location)));
     let file_names = || descriptors.domains.iter().map(|file| (file.name.as_str(), file.location));
-    duplicates(file_names().chain(own_names()), "domain", problems);
+    let (merges, answers, modes) =
+        (raw.merge_domains.or_default(problems), answers(raw, problems), modes(raw, problems));
+    let merged = merged(&descriptors.domains, merges.unwrap_or(true), problems);
+    let merged_names = || merged.iter().map(|file| (file.name.as_str(), file.location));
+    duplicates(merged_names().chain(own_names()), "domain", problems);
     let are_known = descriptors.are_complete() && own.is_ok() && problems.unknown_values() == 0;
     if let (Ok(algorithms), true) = (algorithms, are_known) {
         algorithms.check_names(&file_names().chain(own_names()).map(|(name, _)| name), problems);
     }
     let window_of = |name: &str| algorithms.as_ref().map(|known| known.of(name)).map_err(|reported| *reported);
-    let of_files = descriptors.domains.iter().map(|file| of_file(file, window_of(&file.name), names, problems));
+    let of_files = merged.iter().map(|file| of_file(file, window_of(&file.name), names, problems));
     let of_files = all(of_files);
     let of_rules = all(own?.into_iter().flatten().map(|raw| of_rules(raw, &window_of, names, problems)));
-    let domains = of_files?.into_iter().chain(of_rules?);
-    Domains::new(domains).map_err(|_| problems.reported(raw.domains.location))
+    merges?;
+    let (domains, empty) = (of_files?.into_iter().chain(of_rules?), Domains::with_settings(answers?, modes?));
+    empty.with(domains).map_err(|_| problems.reported(raw.domains.location))
+}
+
+fn modes(raw: &file::Service, problems: &mut Problems) -> Checked<Modes> {
+    let (shadow, quota) = (raw.shadow.or_default(problems), raw.quota_mode.or_default(problems));
+    Ok(Modes { shadow: shadow?, quota: quota? })
+}
+
+/// Joins files of the same domain if this `is_allowed`. The rules keep the order of the files.
+fn merged<'f>(files: &'f [DomainFile], is_allowed: bool, problems: &mut Problems) -> Vec<Cow<'f, DomainFile>> {
+    let mut merged: Vec<Cow<'f, DomainFile>> = Vec::with_capacity(files.len());
+    for file in files {
+        let same = merged.iter_mut().find(|other| is_allowed && other.name == file.name);
+        match same {
+            Some(other) => other.to_mut().append(file, problems),
+            None => merged.push(Cow::Borrowed(file)),
+        }
+    }
+    merged
 }
 
 /// Converts the domain of a file.

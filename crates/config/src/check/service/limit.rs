@@ -34,6 +34,7 @@ pub(super) fn limit(
     let quota = quota(raw, window, located.location, problems);
     let (shadow, on_store_failure) =
         (raw.keys.shadow.or_default(problems), raw.keys.on_store_failure.or_default(problems));
+    let quota_mode = raw.quota_mode.or_default(problems);
     let (name, entries, mode) = (raw.keys.name.required(problems)?, entries?, mode?);
     let has_client = entries.iter().any(|(_, value)| value.as_ref().is_none_or(|value| value.contains(ANY)));
     if mode == Mode::PerClient && !has_client {
@@ -46,6 +47,7 @@ pub(super) fn limit(
         limit_name: Some(name.clone()),
         mode: Some(mode),
         shadow: shadow?,
+        quota_mode: quota_mode?,
         on_store_failure: on_store_failure?,
         location: problems.limit_location(located.location),
         ..RuleLimit::new(Rate::Quota(quota?))

@@ -1,6 +1,7 @@
 //! The rate limit service: its addresses and its domains.
 
 mod algorithms;
+mod answers;
 mod domains;
 mod limit;
 mod tree;
