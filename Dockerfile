@@ -36,6 +36,8 @@ RUN apt-get update \
     && apt-get install --no-install-recommends --yes ca-certificates \
     && rm -r /var/lib/apt/lists/*
 COPY --from=builder /build/target/dist/tidegate /usr/local/bin/tidegate
+# In place of envoyproxy/ratelimit, with its environment variables.
+RUN ln -s /usr/local/bin/tidegate /bin/ratelimit
 COPY LICENSE-APACHE LICENSE-MIT /usr/share/doc/tidegate/
 
 # A numeric user, so that Kubernetes can verify `runAsNonRoot`.

@@ -10,9 +10,9 @@ use super::handover_session::HandoverSession;
 use super::logging::{self, Logs};
 use super::serve::{OnHangUp, serve};
 use super::signals::Signals;
-use super::{CommonArgs, ConfigArg, RunArgs};
+use super::{CommonArgs, ServeArgs};
 use crate::gateway::{Gateway, GatewayStartError};
-use tidegate_config::{ListenAddress, RuleFile};
+use tidegate_config::ListenAddress;
 
 const RULES: &str = include_str!("../../config/demo.yaml");
 
@@ -20,8 +20,7 @@ const RULES: &str = include_str!("../../config/demo.yaml");
 pub(super) fn demo(args: &CommonArgs) -> u8 {
     match start(args) {
         Ok((gateway, runtime, signals, logs)) => {
-            let args = RunArgs {
-                rules: ConfigArg { config: RuleFile::Path("demo".into()) },
+            let args = ServeArgs {
                 common: args.clone(),
                 drain_timeout: Duration::from_secs(5),
                 drain_delay: Duration::ZERO,
@@ -29,7 +28,6 @@ pub(super) fn demo(args: &CommonArgs) -> u8 {
                 handover: None,
                 state: None,
                 name: None,
-                strict: false,
             };
             let hangup = OnHangUp { logs: &logs, rules: None };
             let served = runtime.block_on(serve(gateway, &args, signals, HandoverSession::default(), hangup));

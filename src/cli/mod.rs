@@ -10,6 +10,7 @@ mod logging;
 mod notify;
 mod operate;
 mod progress;
+mod ratelimit;
 mod reload;
 mod replay;
 mod run;
@@ -43,6 +44,9 @@ struct Cli {
 enum Command {
     /// Run the gateway
     Run(run::RunCommand),
+    /// Serve Envoy's rate limit service with the environment variables and files of envoyproxy/ratelimit. Also the program
+    /// name `ratelimit` does so
+    Ratelimit(ratelimit::RatelimitArgs),
     /// Run with an embedded store and a built-in upstream, to try things out
     Demo(CommonArgs),
     /// Report all errors of a rule file
@@ -97,6 +101,16 @@ struct RunArgs {
     #[command(flatten)]
     rules: ConfigArg,
     #[command(flatten)]
+    serve: ServeArgs,
+    /// Exit if the rule file is invalid, instead of using the rules that `--state` has stored
+    #[arg(long, env = "TIDEGATE_STRICT", value_parser = clap::builder::FalseyValueParser::new())]
+    strict: bool,
+}
+
+/// The options of a process that serves, with any rules.
+#[derive(Debug, Args)]
+struct ServeArgs {
+    #[command(flatten)]
     common: CommonArgs,
     /// Seconds that running requests have to finish after SIGTERM
     #[arg(long, value_name = "SECONDS", default_value = "30", env = "TIDEGATE_DRAIN_TIMEOUT", value_parser = seconds)]
@@ -118,9 +132,6 @@ struct RunArgs {
     /// Name of this gateway in `tidegate fleet`; the host name by default
     #[arg(long, value_name = "NAME", env = "TIDEGATE_NAME")]
     name: Option<GatewayName>,
-    /// Exit if the rule file is invalid, instead of using the rules that `--state` has stored
-    #[arg(long, env = "TIDEGATE_STRICT", value_parser = clap::builder::FalseyValueParser::new())]
-    strict: bool,
 }
 
 #[derive(Debug, Args)]
@@ -155,7 +166,7 @@ struct CommonArgs {
 
 /// Runs the command. Exit codes: 0 means yes or success, 1 means no, 2 means that an error prevented an answer.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(ratelimit::with_command(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => {
             _ = error.print();
@@ -165,6 +176,7 @@ pub fn main() -> ExitCode {
     let code = match cli.command {
         None => run::run(&cli.run),
         Some(Command::Run(command)) => run::run(&command.into_args()),
+        Some(Command::Ratelimit(args)) => ratelimit::ratelimit(args),
         Some(Command::Demo(args)) => demo::demo(&args),
         Some(Command::Explain(args)) => with_output(|out, errors| explain::explain(&args, out, errors)),
         Some(Command::Replay(args)) => with_output(|out, errors| replay::replay_logs(&args, out, errors)),

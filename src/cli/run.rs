@@ -11,9 +11,9 @@ use super::logging;
 use super::notify::notify;
 use super::serve::{OnHangUp, serve};
 use super::signals::Signals;
-use super::{ConfigArg, FileArg, RunArgs};
+use super::{ConfigArg, FileArg, RunArgs, ServeArgs};
 use crate::gateway::{FileReloader, GATEWAY_FILES, Gateway, InheritedSockets, SavedRules, StartRules, StateFile};
-use tidegate_config::{Config, ConfigLoadError, ListenAddress, Loaded};
+use tidegate_config::{Config, ConfigLoadError, ListenAddress, Loaded, RuleFile};
 
 /// The default rule file.
 pub(super) const DEFAULT_FILE: &str = "config/tidegate.yaml";
@@ -36,12 +36,22 @@ impl RunCommand {
 
 /// Runs a gateway. Returns the exit code.
 pub(super) fn run(args: &RunArgs) -> u8 {
+    run_with(&args.serve, &args.rules.config, || load(args), || {})
+}
+
+/// Runs a gateway with the rules of a file, as `load` returns them. Calls `log_start` when the log is open. Returns the exit
+/// code.
+pub(super) fn run_with(
+    args: &ServeArgs,
+    file: &RuleFile,
+    load: impl FnOnce() -> LoadedRules,
+    log_start: impl FnOnce(),
+) -> u8 {
     let inherited = match InheritedSockets::from_systemd() {
         Ok(inherited) => inherited,
         Err(error) => return report_failure(&format_args!("cannot use the sockets that systemd passes: {error}")),
     };
-    let file = &args.rules.config;
-    let LoadedRules { config, start: start_rules, fault } = load(args);
+    let LoadedRules { config, start: start_rules, fault } = load();
     let config = match config {
         Ok(config) => config,
         Err(error) => {
@@ -56,6 +66,7 @@ pub(super) fn run(args: &RunArgs) -> u8 {
         Ok(logs) => logs,
         Err(error) => return report_failure(&error),
     };
+    log_start();
     fault.iter().for_each(|fault| tracing::warn!("{fault}"));
     for warning in &config.warnings {
         tracing::warn!("{}", warning.in_file(file));
@@ -81,17 +92,17 @@ pub(super) fn run(args: &RunArgs) -> u8 {
 }
 
 /// The rules of a start.
-struct LoadedRules {
-    config: Result<Config, ConfigLoadError>,
-    start: StartRules,
+pub(super) struct LoadedRules {
+    pub(super) config: Result<Config, ConfigLoadError>,
+    pub(super) start: StartRules,
     /// Why the saved rules cannot be used.
-    fault: Option<String>,
+    pub(super) fault: Option<String>,
 }
 
 /// Loads the rule file. If it is invalid, loads the saved rules, or only the saved files of teams.
 fn load(args: &RunArgs) -> LoadedRules {
     let file = &args.rules.config;
-    let saved = args.state.as_deref().and_then(|state| SavedRules::of_state(state, file));
+    let saved = args.serve.state.as_deref().and_then(|state| SavedRules::of_state(state, file));
     let Some(saved) = saved else {
         let Loaded { config, sources, texts } = file.load_with_sources(GATEWAY_FILES);
         return LoadedRules { config, start: StartRules { sources, texts, rejected: None, saved: None }, fault: None };
@@ -120,7 +131,7 @@ type Failure = Box<dyn std::error::Error>;
 /// Starts a gateway, and takes over from its predecessor. Returns `None` if a signal arrives first. Reloads are possible
 /// before the gateway is announced as ready.
 fn start(
-    args: &RunArgs,
+    args: &ServeArgs,
     config: Config,
     inherited: InheritedSockets,
     runtime: &Runtime,

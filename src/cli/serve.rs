@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::RunArgs;
+use super::ServeArgs;
 use super::handover_session::HandoverSession;
 use super::logging::Logs;
 use super::notify::{notify, notify_reloading};
@@ -39,7 +39,7 @@ struct Drain {
 /// A thread of the gateway failed, or a second signal was received.
 pub(super) async fn serve(
     gateway: Gateway,
-    args: &RunArgs,
+    args: &ServeArgs,
     mut signals: Signals,
     mut session: HandoverSession,
     hangup: OnHangUp<'_>,

@@ -42,7 +42,7 @@ pub(crate) struct StartRules {
     pub(crate) sources: SourceFiles,
     /// The texts of the rules in use.
     pub(crate) texts: RuleTexts,
-    /// Why the rule file is not in use, but the saved rules are.
+    /// Why the rule file is not in use, but the saved rules are, or no rules.
     pub(crate) rejected: Option<ConfigLoadError>,
     /// The file that stores the rules in use.
     pub(crate) saved: Option<SavedRules>,
@@ -128,15 +128,20 @@ impl FileReloader {
         let errors = self.log_teams(teams);
         hash.inspect(|hash| _ = admin.record_config(hash, false, errors));
         match (rejected, saved) {
-            (Some(error), Some(saved)) => {
+            (Some(error), saved) => {
                 let problems = problems(file, &error.into());
                 metrics.reloaded(ReloadOutcome::Failed);
-                tracing::error!(%file, saved = %saved.path().display(), errors = problems.len(), "rule file is invalid, the saved rules are in use");
+                match saved {
+                    Some(saved) => {
+                        tracing::error!(%file, saved = %saved.path().display(), errors = problems.len(), "rule file is invalid, the saved rules are in use");
+                    }
+                    None => tracing::error!(%file, errors = problems.len(), "rules are invalid, none are in use"),
+                }
                 log_problems(&problems);
                 admin.record_config_errors(problems);
             }
             (None, Some(saved)) => saved.write(&last_read.lock().in_use),
-            (_, None) => {}
+            (None, None) => {}
         }
     }
 

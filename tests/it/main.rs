@@ -89,6 +89,7 @@ mod proxy_protocol;
 mod public_api;
 mod quota;
 mod rate_limiter;
+mod ratelimit_command;
 mod readme;
 mod record;
 mod record_ends;

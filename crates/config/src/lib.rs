@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::limit_entry::LimitEntry;
-pub use self::load::{ConfigLoadError, Loaded, PartlyChecked, RuleFile, built, load_for_layer};
+pub use self::load::{ConfigLoadError, Loaded, PartlyChecked, RuleFile, WrittenRules, built, load_for_layer};
 use self::problem::secrets::Secrets;
 pub use self::problem::{Problem, Problems, quote, quote_all, suggest};
 pub use self::reference::{reference, schema::schema};

@@ -30,6 +30,11 @@ impl LogFilter {
         Ok(Self(text.to_owned()))
     }
 
+    /// Returns `true` for the default filter.
+    pub(in crate::cli) fn is_default(&self) -> bool {
+        self.0 == Self::DEFAULT
+    }
+
     /// Returns the filter for the subscriber.
     pub(super) fn filter(&self) -> EnvFilter {
         EnvFilter::try_new(&self.0).unwrap_or_else(|_| EnvFilter::new(Self::DEFAULT))

@@ -7,13 +7,16 @@ mod part_files;
 mod paths;
 mod recover;
 mod steps;
+mod written;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use self::recover::recover;
 pub(crate) use self::steps::run;
+pub use self::written::WrittenRules;
 use crate::problem::{Problem, Problems};
 use crate::sources::SourceFiles;
 use crate::sources::referenced_files::ReferencedFiles;
@@ -54,6 +57,8 @@ pub enum RuleFile {
     Path(PathBuf),
     /// Standard input. Relative paths start at the current folder.
     Stdin,
+    /// A text that the program has written. Relative paths start at the current folder.
+    Written(Arc<WrittenRules>),
 }
 
 /// How a rule file is read.
@@ -100,23 +105,25 @@ pub struct Loaded {
 /// Loads the file at `path` for a Tower layer. It must be a regular file. Returns the files that were read, too.
 pub fn load_for_layer(path: &Path, checks: &'static dyn FileChecks) -> Loaded {
     let files = ReferencedFiles::relative_to(path).with_checks(checks);
-    read_unchanged(path, Source { files, name: path, ..Source::text(Purpose::Layer) }, true)
+    let source = Source { files, name: path, ..Source::text(Purpose::Layer) };
+    read_unchanged(source, |sources| sources.read(path, MAX_READ, true))
 }
 
 /// Loads the file at `path`.
 pub(crate) fn load(path: &Path, purpose: Purpose, checks: &'static dyn FileChecks) -> Result<Config, ConfigLoadError> {
     let files = ReferencedFiles::relative_to(path).with_checks(checks);
-    read_unchanged(path, Source { files, name: path, ..Source::text(purpose) }, false).config
+    let source = Source { files, name: path, ..Source::text(purpose) };
+    read_unchanged(source, |sources| sources.read(path, MAX_READ, false)).config
 }
 
-/// Reads and parses a file, and the files that contain its values. Reads all files again if one changes in the meantime.
-/// The file may be a pipe, unless it `must_be_regular`.
-fn read_unchanged(path: &Path, source: Source<'_>, must_be_regular: bool) -> Loaded {
+/// Parses the file that `read_main` reads, and the files that contain its values. Reads all files again if one changes in the
+/// meantime.
+fn read_unchanged(source: Source<'_>, read_main: impl Fn(&mut SourceFiles) -> io::Result<Vec<u8>>) -> Loaded {
     let mut attempts = 1;
     loop {
         let mut sources = SourceFiles::default();
-        let bytes = sources.read(path, MAX_READ, must_be_regular);
-        let config = parse(path, bytes, source, &mut sources);
+        let bytes = read_main(&mut sources);
+        let config = parse(source.name, bytes, source, &mut sources);
         if attempts == MAX_ATTEMPTS || sources.are_unchanged() {
             return Loaded { config, texts: sources.take_texts(), sources };
         }
@@ -229,6 +236,9 @@ impl RuleFile {
         let (name, files) = match self {
             Self::Path(path) => (path.as_path(), ReferencedFiles::relative_to(path)),
             Self::Stdin => (Path::new("<stdin>"), ReferencedFiles::in_current_folder()),
+            Self::Written(rules) => {
+                (&*rules.name, ReferencedFiles::in_current_folder().with_variables(&rules.variables))
+            }
         };
         Source { files: files.with_checks(checks), name, ..Source::text(purpose) }
     }
@@ -246,8 +256,13 @@ impl RuleFile {
         let source = Source { files, keeps_texts, ..source };
         match self {
             Self::Path(path) => {
-                read_unchanged(path, source, matches!(reading, Reading::Again | Reading::AgainWithTexts))
+                let must_be_regular = matches!(reading, Reading::Again | Reading::AgainWithTexts);
+                read_unchanged(source, |sources| sources.read(path, MAX_READ, must_be_regular))
             }
+            Self::Written(rules) => read_unchanged(source, |sources| {
+                sources.record_text(rules.text.as_bytes());
+                Ok(rules.text.clone().into_bytes())
+            }),
             Self::Stdin => {
                 use std::io::Read;
                 let (mut bytes, mut sources) = (Vec::new(), SourceFiles::default());
@@ -273,6 +288,7 @@ impl std::fmt::Display for RuleFile {
         match self {
             Self::Path(path) => path.display().fmt(f),
             Self::Stdin => f.write_str("<stdin>"),
+            Self::Written(rules) => rules.name.display().fmt(f),
         }
     }
 }

@@ -13,6 +13,8 @@ pub(crate) struct ReferencedFiles<'p> {
     accepts_unknown: bool,
     /// Whether paths stay as they are written.
     keeps_paths: bool,
+    /// The values of placeholders that precede environment variables.
+    variables: &'p [(String, String)],
     checks: &'static dyn FileChecks,
 }
 
@@ -20,12 +22,23 @@ impl<'p> ReferencedFiles<'p> {
     /// Resolves relative paths against the current folder, for rule files without a path.
     pub(crate) fn in_current_folder() -> Self {
         let (are_checked, accepts_unknown, keeps_paths) = (true, false, false);
-        Self { folder: Path::new(""), are_checked, accepts_unknown, keeps_paths, checks: &LibraryFiles }
+        let folder = Path::new("");
+        Self { folder, are_checked, accepts_unknown, keeps_paths, variables: &[], checks: &LibraryFiles }
     }
 
     /// Resolves relative paths against the folder of `rule_file`.
     pub(crate) fn relative_to(rule_file: &'p Path) -> Self {
         Self { folder: rule_file.parent().unwrap_or(Path::new("")), ..Self::in_current_folder() }
+    }
+
+    /// Uses these values for placeholders.
+    pub(crate) fn with_variables(self, variables: &'p [(String, String)]) -> Self {
+        Self { variables, ..self }
+    }
+
+    /// Returns the value of a placeholder, unless it is an environment variable.
+    pub(crate) fn variable(self, name: &str) -> Option<&'p str> {
+        self.variables.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
     /// Checks the files with these checks.

@@ -85,7 +85,9 @@ impl<'p> Placeholders<'p> {
             let added = match part {
                 Ok(Part::Text(text)) => Ok(text.into()),
                 Ok(Part::Variable { name, default: None })
-                    if self.files.accepts_unknown() && env::var_os(name).is_none() =>
+                    if self.files.accepts_unknown()
+                        && self.files.variable(name).is_none()
+                        && env::var_os(name).is_none() =>
                 {
                     unknown.push(format!("the variable {} is not set", quote(name)));
                     continue;
@@ -96,7 +98,7 @@ impl<'p> Placeholders<'p> {
                 }
                 Ok(Part::Variable { name, default }) => {
                     has_placeholder = true;
-                    variable(name, default)
+                    self.files.variable(name).map_or_else(|| variable(name, default), |value| Ok(value.into()))
                 }
                 Ok(Part::File(path)) => self.file(path).inspect(|text| secrets.push(text.to_string())),
                 Err(message) => Err((message.to_owned(), SYNTAX_HELP.to_owned())),
