@@ -36,14 +36,21 @@ def reason(name: str, word: str) -> str | None:
     return ENTRIES.get((name, word))
 
 
+def compare_only_current() -> None:
+    """Drops the differences that only older versions have."""
+    for key in OF_OLDER:
+        del ENTRIES[key]
+    OF_OLDER.clear()
+
+
 def unused(used: set[tuple[str, str]], is_script: bool) -> list[tuple[str, str]]:
-    return sorted(key for key in set(ENTRIES) - OF_OLDER - used if key[0].startswith("scripts/") == is_script)
+    return sorted(key for key in set(ENTRIES) - used if key[0].startswith("scripts/") == is_script)
 
 
-def faults() -> list[str]:
-    """Returns the reasons that docs/service.md does not have, and the tests that do not exist."""
+def faults(used: set[tuple[str, str]]) -> list[str]:
+    """Returns the used reasons that docs/service.md does not have, and the tests that do not exist."""
     page = " ".join(PAGE.read_text().split())
-    quoted = {(name, word): text for (name, word), text in ENTRIES.items() if word != NOT_RUN}
+    quoted = {key: text for key, text in ENTRIES.items() if key in used - OF_OLDER and key[1] != NOT_RUN}
     missing = [f"{name} {word}: docs/service.md has no {text!r}" for (name, word), text in quoted.items() if text not in page]
     others = [text for (_, word), text in ENTRIES.items() if word == NOT_RUN and text.startswith("tests/")]
     return missing + [f"there is no {path}" for path in others if not (ROOT / path).exists()]

@@ -137,6 +137,7 @@ def report(cases: Cases, tree: Source) -> list[str]:
             print(f"  same       {name}" + (f" ({case.same} comparisons)" if case.same else ""))
             if name.startswith("tidegate/"):
                 print(case.output)
+    faults += expected.faults(used)
     if tree.is_compared_commit:
         faults += [f"{name} {word}: listed, but not found" for name, word in expected.unused(used, is_script=False)]
     return faults

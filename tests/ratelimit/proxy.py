@@ -18,11 +18,12 @@ TIMEOUT = 60
 
 
 class Upstream(setup.Upstream):
-    """Responds with 200, with the tokens that the request names, as if it had used them."""
+    """Responds with 200, with the tokens that the request names, as if it had used them, and with the plan that Envoy added."""
 
     def end_headers(self) -> None:
-        if tokens := self.headers.get("X-Tokens"):
-            self.send_header("X-Tokens", tokens)
+        for name in ("X-Tokens", "X-Plan"):
+            if value := self.headers.get(name):
+                self.send_header(name, value)
         super().end_headers()
 
 
@@ -48,7 +49,7 @@ class Proxied(setup.Setup):
         rules = self.folder / "rules.yaml"
         rules.write_text(
             f"store: memory\nadmin: off\nservice:\n  grpc: 127.0.0.1:{self.service}\n"
-            f"  descriptors: {HERE}/{name}_limits.yaml\n"
+            f"  descriptors: {HERE}/{name}_limits.yaml\n  dynamic_metadata: true\n"
         )
         command: Command = [programs.tidegate, "run", "-c", rules, "--workers", "1"]
         self.tidegate_process = self.start("tidegate", command, self.service)
@@ -75,6 +76,7 @@ def rejects_with_the_true_wait(programs: setup.Programs) -> None:
         expect("its policy", first.fields.get("ratelimit-policy", "").split(";")[1:], ["q=2", "w=1"])
         expect("its remaining requests", first.fields.get("ratelimit", "").split(";")[1], "r=1")
         expect("Envoy's own field", first.fields.get("x-ratelimit-remaining"), "1")
+        expect("the metadata of its limit", first.fields.get("x-plan"), "basic")
         for _ in range(20):
             # A slow machine may need longer than the second in which both requests count.
             rejected = [one for one in (proxied.get("/orders", X_User_Id="ann") for _ in range(6)) if one.status != 200]

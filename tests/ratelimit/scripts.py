@@ -25,7 +25,7 @@ class Example(setup.Setup):
         rules = self.folder / "rules.yaml"
         rules.write_text(
             f"store: memory\nadmin: off\nservice:\n  grpc: 127.0.0.1:{service}\n"
-            f"  descriptors: {self.examples}/ratelimit/config/*.yaml\n"
+            f"  descriptors: {self.examples}/ratelimit/config/*.yaml\n  dynamic_metadata: true\n"
         )
         self.start("tidegate", [programs.tidegate, "run", "-c", rules, "--workers", "1"], service)
         ports = {9999: upstreams[0], 10001: upstreams[1], 8888: self.port, 8081: service}
@@ -62,6 +62,7 @@ def run(tree: Source, programs: setup.Programs) -> list[str]:
         if failure and not reason:
             faults.append(f"{name}: {failure}")
         print(f"  {'different' if reason else 'FAILED   ' if failure else 'same     '}  {name}{f': {reason}' if reason else ''}")
+    faults += expected.faults(used)
     if tree.is_compared_commit:
         faults += [f"{name} {word}: listed, but not found" for name, word in expected.unused(used, is_script=True)]
     return faults

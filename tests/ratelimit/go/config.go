@@ -41,7 +41,9 @@ func NewRateLimitConfigImpl(configs []RateLimitConfigToLoad, manager stats.Manag
 	}
 	defer rejectedByBoth(files...)
 	theirs := newRateLimitConfigImpl(configs, manager, merge)
-	service, err := tidegate.Memory(files...)
+	options := tidegate.Options{Store: "memory", Algorithm: "token_bucket", Files: files}
+	options.Switches = []string{fmt.Sprintf("merge_domains: %v", merge)}
+	service, err := tidegate.Start(options)
 	if err != nil {
 		tidegate.Record("rejected", err.Error())
 		return theirs

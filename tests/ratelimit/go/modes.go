@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"fmt"
 	"reflect"
 
 	"google.golang.org/protobuf/types/known/structpb"
@@ -10,6 +11,21 @@ import (
 
 // switches returns the lines below `service` of the rule file for the modes that a test sets by environment variables.
 func (this *service) switches() (lines []string) {
+	if this.globalShadowMode {
+		lines = append(lines, "shadow: true")
+	}
+	if this.globalQuotaMode {
+		lines = append(lines, "quota_mode: true")
+	}
+	if this.customHeadersEnabled {
+		names := fmt.Sprintf("{ limit: %s, remaining: %s, reset: %s }",
+			this.customHeaderLimitHeader, this.customHeaderRemainingHeader, this.customHeaderResetHeader)
+		lines = append(lines, "headers: [ietf, legacy]", "legacy_names: "+names)
+	}
+	// Older versions of envoyproxy/ratelimit have no such field.
+	if field := reflect.ValueOf(this).Elem().FieldByName("responseDynamicMetadataEnabled"); field.IsValid() && field.Bool() {
+		lines = append(lines, "dynamic_metadata: true")
+	}
 	return lines
 }
 

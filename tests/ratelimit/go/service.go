@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 
 	pb_struct "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -250,8 +251,8 @@ func fieldsOf(theirs *pb.RateLimitResponse, response *pb.RateLimitResponse) stri
 	text := ""
 	for i, wanted := range theirs.ResponseHeadersToAdd {
 		for _, field := range response.ResponseHeadersToAdd {
-			if field.Key == wanted.Key {
-				text += field.Key
+			if strings.EqualFold(field.Key, wanted.Key) {
+				text += wanted.Key
 				if i < len(theirs.ResponseHeadersToAdd)-1 {
 					text += ": " + field.Value
 				}
