@@ -119,11 +119,12 @@ impl ConfigInternals for Config {
 }
 
 /// Returns the addresses of a service, and its limits without their lines.
-fn describe_service(Service { grpc, http, files: _, domains }: &Service) -> String {
+fn describe_service(Service { grpc, http, files: _, control_plane, domains }: &Service) -> String {
     let limit = |NamedLimit { name, rule_name, rule, limit }: NamedLimit<'_>| {
         let rule = RuleLimit { location: LimitLocation::default(), ..rule.clone() };
         format!("{name}{rule_name:?}{rule:?}{:?}", limit.map(|limit| &limit.limiter))
     };
     let domains = domains.iter().map(|domain| (domain.name(), domain.rule_limits().map(limit).collect::<Vec<_>>()));
-    format!("{grpc:?}{http:?}{:?}", domains.collect::<Vec<_>>())
+    let plane = control_plane.as_ref().map(|plane| (&plane.target, &plane.node, plane.is_required, &plane.tls));
+    format!("{grpc:?}{http:?}{plane:?}{:?}", domains.collect::<Vec<_>>())
 }

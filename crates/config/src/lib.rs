@@ -29,7 +29,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::limit_entry::LimitEntry;
-pub use self::load::{ConfigLoadError, Loaded, PartlyChecked, RuleFile, WrittenRules, built, load_for_layer};
+pub use self::load::{
+    ConfigLoadError, Loaded, PartlyChecked, RuleFile, WithSentDomains, WrittenRules, built, load_for_layer,
+};
 use self::problem::secrets::Secrets;
 pub use self::problem::{Problem, Problems, quote, quote_all, suggest};
 pub use self::reference::{reference, schema::schema};
@@ -40,6 +42,7 @@ pub use self::sources::file_checks::{
 use self::sources::referenced_files::ReferencedFiles;
 pub use self::sources::rule_texts::{IncludedText, RuleTexts};
 pub use self::values::access_log::{AccessLog, AccessLogDestination, AccessLogFormat, Sample};
+pub use self::values::control_plane::ControlPlane;
 pub use self::values::dashboard;
 use self::values::dashboard::DashboardMode;
 pub use self::values::listen::{AddressError, Listen, ListenAddress};

@@ -84,6 +84,11 @@ impl CompiledDomains {
         self.domains.answers()
     }
 
+    /// Returns `true` if a control plane has not sent its domains yet.
+    pub fn are_partial(&self) -> bool {
+        self.domains.is_partial()
+    }
+
     /// Returns the counters of the calls without a domain.
     pub fn others(&self) -> &CallMetrics {
         &self.others

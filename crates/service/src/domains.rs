@@ -14,6 +14,7 @@ pub struct Domains {
     by_name: HashMap<String, Arc<Domain>>,
     answers: AnswerSettings,
     modes: Modes,
+    is_partial: bool,
 }
 
 /// Two domains have the same name.
@@ -47,12 +48,22 @@ impl Domains {
                 return Err(DuplicateDomain(other.name().to_owned()));
             }
         }
-        Ok(Self { by_name, ..self.clone() })
+        Ok(Self { by_name, is_partial: false, ..self.clone() })
     }
 
     /// Returns the optional content of answers.
     pub fn answers(&self) -> &AnswerSettings {
         &self.answers
+    }
+
+    /// Returns the same domains, as a part of all domains: a control plane has not sent the others yet.
+    pub fn partial(&self) -> Self {
+        Self { is_partial: true, ..self.clone() }
+    }
+
+    /// Returns `true` if a control plane has not sent its domains yet.
+    pub fn is_partial(&self) -> bool {
+        self.is_partial
     }
 
     /// Returns the domain with this name. Calls to other domains pass without limits.

@@ -8,11 +8,12 @@ use tidegate_config::Service;
 use tidegate_service::{AnswerSettings, Domain, LegacyNames, Modes, NamedLimit, RuleLimit};
 
 /// Returns the service with its domains.
-pub(super) fn show(Service { grpc, http, files, domains }: &Service) -> Value {
+pub(super) fn show(Service { grpc, http, files, control_plane, domains }: &Service) -> Value {
     json!({
         "grpc": grpc,
         "http": http.as_ref().map(ToString::to_string),
         "descriptors": files,
+        "control_plane": control_plane,
         "headers": headers_of(domains.answers()),
         "dynamic_metadata": domains.answers().dynamic_metadata,
         "domains": domains.iter().map(show_domain).collect::<Vec<_>>(),

@@ -42,7 +42,7 @@ fn page_of_the_rule_file_is_current() {
 fn configuration_with_every_key_is_current_and_has_no_secret() {
     let folder = Path::new("tests/fixtures/every_key");
     let mut all = serde_json::Map::new();
-    for name in ["cluster", "defaults", "memory", "redis", "sentinel", "service", "teams"] {
+    for name in ["cluster", "control_plane", "defaults", "memory", "redis", "sentinel", "service", "teams"] {
         let shown = tidegate::internals::show_config(&folder.join(format!("{name}.yaml"))).expect("a valid rule file");
         all.insert(name.to_owned(), shown);
     }

@@ -11,7 +11,7 @@ mod request_value;
 mod requests;
 mod routes;
 mod rules;
-mod service;
+pub(crate) mod service;
 mod store;
 mod tls;
 mod upstreams;
@@ -73,7 +73,7 @@ pub(crate) fn config(
     let rules = rules::rules(file, route_input, source, (&store, addresses), &mut upstreams, problems);
     let included = file.include.optional(problems).map(|_| problems.file_names(1..descriptors.numbers().start));
     let names = store.as_ref().map_or_else(|_| BucketNames::default(), StoreSettings::bucket_names);
-    let service = service::service(file, &descriptors, addresses_of_service, &names, problems);
+    let service = service::service(file, (&descriptors, files), addresses_of_service, &names, problems);
     let has_defaults = file.defaults.optional(problems).map(drop);
     let (rules, identities, loaded) = rules?;
     has_defaults?;

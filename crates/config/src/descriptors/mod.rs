@@ -16,6 +16,7 @@ use self::map::Map;
 use self::rule::{read_rules, report_duplicate};
 use crate::problem::{Checked, Location, Problems};
 use crate::sources::SourceFiles;
+use crate::yaml::node::Node;
 use crate::yaml::placeholders::Placeholders;
 use crate::yaml::{self, Usage};
 use tidegate_service::{Call, Rule, Unit};
@@ -105,7 +106,12 @@ pub(crate) fn read_file(
         return Err(problems.add(Location::start_of(number), "the file is empty", "add `domain` and `descriptors`"));
     }
     let root = yaml::read(text, number, usage, &mut Placeholders::literal(sources), problems)?;
-    let map = Map::read(&root, "a file", &["domain", "descriptors"], problems)?;
+    read_domain(&root, "a file", problems)
+}
+
+/// Reads a domain with its descriptors. `what` describes the map.
+pub(crate) fn read_domain(root: &Node, what: &str, problems: &mut Problems) -> Checked<DomainFile> {
+    let map = Map::read(root, what, &["domain", "descriptors"], problems)?;
     let mut long_units = LongUnits::new();
     let rules = read_rules(map.list("descriptors", problems), &mut long_units, problems);
     let (rules, locations) = rules.into_iter().unzip();

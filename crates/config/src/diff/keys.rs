@@ -120,13 +120,18 @@ pub(super) fn settings(old: &Config, new: &Config) -> Vec<&'static str> {
     keys
 }
 
-/// Compares the addresses and the answers of the service. Its domains are compared one by one.
+/// Compares the addresses, the control plane and the answers of the service. Its domains are compared one by one.
 fn service(old: Option<&Service>, new: Option<&Service>) -> Vec<&'static str> {
     let address = |service: Option<&Service>| {
-        service.map(|Service { grpc, http, files: _, domains: _ }| (grpc.clone(), http.clone()))
+        service.map(|Service { grpc, http, files: _, control_plane: _, domains: _ }| (grpc.clone(), http.clone()))
     };
     let ((old_grpc, old_http), (new_grpc, new_http)) =
         (address(old).unwrap_or_default(), address(new).unwrap_or_default());
+    let planes = [old, new].map(|service| service.and_then(|service| service.control_plane.as_ref()));
+    let has_same_plane = match planes {
+        [Some(old), Some(new)] => old.has_same_connection(new) && old.is_required == new.is_required,
+        [old, new] => old.is_none() && new.is_none(),
+    };
     let answers =
         |service: Option<&Service>| service.map(|service| service.domains.answers().clone()).unwrap_or_default();
     let (old, new) = (answers(old), answers(new));
@@ -135,6 +140,7 @@ fn service(old: Option<&Service>, new: Option<&Service>) -> Vec<&'static str> {
         ("service.http", old_http != new_http),
         ("service.headers", (old.headers, &old.legacy_names) != (new.headers, &new.legacy_names)),
         ("service.dynamic_metadata", old.dynamic_metadata != new.dynamic_metadata),
+        ("service.descriptors", !has_same_plane),
     ])
 }
 

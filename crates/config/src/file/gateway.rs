@@ -15,6 +15,7 @@ use super::listen_tls::{LISTEN_TLS, ListenTls};
 use super::located::{Located, ValueOrMap};
 use super::service::{SERVICE, Service};
 use super::shape::shape;
+use super::upstream_tls::{UPSTREAM_TLS, UpstreamTls};
 use super::{HOUR, SECOND};
 use crate::values::access_log::AccessLogFormat;
 use crate::values::dashboard::DashboardMode;
@@ -356,23 +357,6 @@ shape! {
         budget: String = Text, Default("20%");
         /// The longest body that is kept until a response begins, to send it again.
         body: Bytes = Size(0, 1 << 24), Default("64KiB");
-    }
-}
-
-shape! {
-    /// Files are PEM. The gateway notices changed files, and uses them for new connections. A relative path starts at the
-    /// folder of the rule file.
-    UPSTREAM_TLS: UpstreamTls = "`tls` of an upstream" {
-        /// The authorities that may sign the targets' certificates. By default, the authorities that the system trusts.
-        ca: String = Text, Optional;
-        /// The server name that the gateway sends (SNI) and verifies. By default, the host of the target.
-        server_name: String = Text, Optional;
-        /// The client certificate for the targets, followed by its intermediate certificates. Requires `key`.
-        cert: String = Text, Optional;
-        /// The private key of `cert`, not encrypted.
-        key: String = Text, Optional;
-        /// Whether to verify certificates. With `false`, anyone on the network path can read and change the traffic.
-        verify: bool = Flag, Default("true");
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) mod located;
 pub(crate) mod read;
 mod service;
 mod shape;
+mod upstream_tls;
 pub(crate) mod used;
 
 pub(crate) use self::actions::{
@@ -31,7 +32,7 @@ pub(crate) use self::defaults::DEFAULTS;
 pub(crate) use self::gateway::{
     ACCESS_LOG, ADMIN, DNS, EJECT, Eject, FILE, File, HASH_BALANCE, HEALTH, HashBalance, Health, LISTEN, Listen,
     METRICS, PROXY_PROTOCOL, RETRY, Retry, SENTINEL, STORE, Store, TARGET, TIMEOUTS, TLS, TOKENS, Target, Timeouts,
-    Tls, UPSTREAM, UPSTREAM_TLS, Upstream, UpstreamTls,
+    Tls, UPSTREAM, Upstream,
 };
 pub(crate) use self::identities::{
     BASIC, EXCLUSION, Exclusion, IDENTITIES, IDENTITY_KEYS, Identities, IdentityConditions, JWT, Jwt, REQUIRE, Require,
@@ -45,8 +46,9 @@ pub(crate) use self::limits::{
 pub(crate) use self::listen_tls::{CERTIFICATE, CLIENT_AUTH, Certificate, LISTEN_TLS, ListenTls};
 use self::read::FromYaml;
 pub(crate) use self::service::{
-    DOMAIN, DOMAIN_ALGORITHMS, DOMAIN_LIMIT, Domain, DomainLimit, SERVICE, SERVICE_LISTENER, Service,
+    CONTROL_PLANE, DOMAIN, DOMAIN_ALGORITHMS, DOMAIN_LIMIT, Domain, DomainLimit, SERVICE, SERVICE_LISTENER, Service,
 };
+pub(crate) use self::upstream_tls::{UPSTREAM_TLS, UpstreamTls};
 use crate::problem::{Checked, Problems};
 use crate::yaml::key_value::KeyValue;
 use crate::yaml::node::Node;
@@ -66,10 +68,10 @@ impl File {
 
 /// The shapes (the keys) of all maps, in the order of `docs/rules.md`. The check of a misplaced key finds its map here.
 #[rustfmt::skip]
-pub(crate) static SHAPES: [&Shape; 59] = [
+pub(crate) static SHAPES: [&Shape; 60] = [
     &FILE, &ADMIN, &TOKENS, &ACCESS_LOG, &LISTEN, &PROXY_PROTOCOL, &LISTEN_TLS, &CERTIFICATE, &CLIENT_AUTH, &STORE,
     &SENTINEL, &METRICS, &CLIENTS, &REQUESTS, &BANS, &IDENTITIES, &IDENTITY_KEYS, &JWT, &BASIC, &INCLUDE, &DNS, &UPSTREAM, &HASH_BALANCE,
     &EJECT, &TIMEOUTS, &RETRY, &UPSTREAM_TLS, &HEALTH, &TARGET, &ROUTE, &DEFAULTS, &REQUIRE, &EXCLUSION, &REDIRECT, &RESPOND, &REWRITE, &FIELD_CHANGES,
     &REJECT, &COMPRESSION, &UPGRADES, &CORS, &AUTHORIZE, &MATCH, &PATTERN, &NOT, &CONCURRENCY, &LIMIT, &WHEN, &TIER, &TIER_SOURCE,
-    &RATE_SOURCE, &PERMITS, &CANDIDATE, &TLS, &SERVICE, &SERVICE_LISTENER, &DOMAIN_ALGORITHMS, &DOMAIN, &DOMAIN_LIMIT,
+    &RATE_SOURCE, &PERMITS, &CANDIDATE, &TLS, &SERVICE, &SERVICE_LISTENER, &CONTROL_PLANE, &DOMAIN_ALGORITHMS, &DOMAIN, &DOMAIN_LIMIT,
 ];

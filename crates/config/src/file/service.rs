@@ -10,6 +10,7 @@ use super::listen_tls::{LISTEN_TLS, ListenTls};
 use super::located::{Located, ValueOrMap};
 use super::read::{FromMap, MapReader};
 use super::shape::shape;
+use super::upstream_tls::{UPSTREAM_TLS, UpstreamTls};
 use crate::problem::Problems;
 use tidegate_limit::{AlgorithmName, MAX_INTERVAL, Mode};
 use tidegate_rules::limits::policy::RateLimitFields;
@@ -25,8 +26,8 @@ shape! {
         http: String = Address, Optional;
         /// Files of envoyproxy/ratelimit, one domain in each. A path, or a list of paths. `*` and `?` have the same meaning as in
         /// `include`, and the bounds of included files apply. Placeholders have no meaning in these files. The gateway notices
-        /// changed, new and removed files.
-        descriptors: Vec<Located<String>> = OneOrMany(&Text), Optional;
+        /// changed, new and removed files. Instead of files, a map names a control plane that sends the domains.
+        descriptors: ValueOrMap<Vec<Located<String>>, ControlPlane> = OrMap(&OneOrMany(&Text), &CONTROL_PLANE), Optional;
         /// Whether several files of `descriptors` may have the same domain. Their descriptors apply together.
         merge_domains: bool = Flag, Default("false");
         /// The algorithm of limits without their own: a word, or a map.
@@ -67,6 +68,22 @@ shape! {
         address: String = Address, Required("address: 0.0.0.0:8081");
         /// Serves TLS instead of plaintext.
         tls: ListenTls = Map(&LISTEN_TLS), Optional;
+    }
+}
+
+shape! {
+    /// A control plane that sends domains over xDS, as Envoy Gateway does
+    /// ([service.md](service.md#configuration-from-a-control-plane)).
+    CONTROL_PLANE: ControlPlane = "`descriptors` of `service`" {
+        /// The control plane: `http://host:port`, or `https://host:port` with TLS.
+        xds: String = Text, Required("xds: \"http://127.0.0.1:18000\"");
+        /// The name of the service at the control plane: the `id` of its node.
+        node: String = Label, Default("default");
+        /// Whether the health checks of the service fail until the control plane has sent a configuration. With `false`,
+        /// they do not wait for it.
+        required: bool = Flag, Default("true");
+        /// TLS to a control plane with `https://`: the keys of an upstream's `tls`. The files are read for each connection.
+        tls: UpstreamTls = Map(&UPSTREAM_TLS), Optional;
     }
 }
 

@@ -28,7 +28,7 @@ pub enum Item {
     Part(Part),
 }
 
-/// A route, a limit or a tier.
+/// A route, a limit or a tier; or a resource or a descriptor of a control plane.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// The kind in messages, such as `route`.
@@ -45,9 +45,9 @@ pub struct Map(Vec<(String, Item)>);
 
 /// The tree, and what it refers to.
 #[derive(Default)]
-struct Tree {
+pub(super) struct Tree {
     functions: Vec<ClientFunction>,
-    problems: Problems,
+    pub(super) problems: Problems,
 }
 
 /// Checks rules and converts them.
@@ -135,14 +135,17 @@ impl Tree {
                 Value::List(items.iter().enumerate().map(node).collect())
             }
             Item::Map(map) => self.map(map, location, owner),
-            Item::Part(Part { kind, name, keys }) => {
-                let of_owner = if owner.is_empty() { String::new() } else { format!(" of {owner}") };
-                let name = format!("{kind} {}{of_owner}", quote(name));
-                let location = self.problems.add_part(&name, position);
-                return Node { location, value: self.map(keys, location, &name) };
-            }
+            Item::Part(part) => return self.part(part, owner, position),
         };
         Node { location, value }
+    }
+
+    /// Converts the part at this position among the parts of its owner. The owner of the first part is empty.
+    pub(super) fn part(&mut self, Part { kind, name, keys }: &Part, owner: &str, position: usize) -> Node {
+        let of_owner = if owner.is_empty() { String::new() } else { format!(" of {owner}") };
+        let name = format!("{kind} {}{of_owner}", quote(name));
+        let location = self.problems.add_part(&name, position);
+        Node { location, value: self.map(keys, location, &name) }
     }
 
     fn map(&mut self, map: &Map, location: Location, owner: &str) -> Value {

@@ -10,7 +10,7 @@ use crate::file::keys::Kind;
 use crate::file::read::read_item;
 use crate::problem::{Location, Problems};
 use crate::yaml::Usage;
-use crate::yaml::node::Node;
+use crate::yaml::node::{Node, Value};
 use crate::yaml::placeholders::Placeholders;
 
 /// Reads the files that the rule file names, and reports their errors.
@@ -22,7 +22,9 @@ pub(super) fn read_descriptors<'p>(
     problems: &mut Problems,
 ) -> DescriptorFiles {
     let mut files = DescriptorFiles::after(problems.file_count());
-    let Some(entries) = root.get("service").and_then(|service| service.get("descriptors")) else { return files };
+    let entries = root.get("service").and_then(|service| service.get("descriptors"));
+    // A map names a control plane.
+    let Some(entries) = entries.filter(|entries| !matches!(entries.value, Value::Map(_))) else { return files };
     let paths = paths_of(entries, source, placeholders, problems);
     if let Some((_, location)) = paths.get(MAX_FILES) {
         let message = format!("more than {MAX_FILES} {}", PartKey::Descriptors.files());

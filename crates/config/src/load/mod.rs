@@ -6,6 +6,7 @@ mod include;
 mod part_files;
 mod paths;
 mod recover;
+mod sent;
 mod steps;
 mod written;
 
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::recover::recover;
+pub use self::sent::WithSentDomains;
 pub(crate) use self::steps::run;
 pub use self::written::WrittenRules;
 use crate::problem::{Problem, Problems};

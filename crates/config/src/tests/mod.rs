@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 mod bounds;
+mod control_plane;
 mod defaults;
 pub(super) mod every_key;
 mod fields;

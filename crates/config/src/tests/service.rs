@@ -53,7 +53,7 @@ fn found<'d>(domain: &'d Domain, entries: &[(&str, &str)]) -> Option<&'d str> {
 fn service_needs_no_routes_and_no_listener() {
     let config = parse(RULES);
     assert!(config.listen.is_empty() && config.rules.routes.iter().next().is_none());
-    let Service { grpc, http, files, domains } = service(&config);
+    let Service { grpc, http, files, control_plane: _, domains } = service(&config);
     let grpc = grpc.as_ref().expect("an address");
     assert_eq!(grpc.address, ListenAddress::parse("127.0.0.1:8081").expect("an address"));
     assert_eq!(http.as_ref().map(ToString::to_string).as_deref(), Some("unix:/run/limits.sock"));

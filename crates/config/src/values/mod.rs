@@ -1,7 +1,8 @@
-//! The types of values that only the rule file and the gateway know: units, listeners, the rate limit service, the access log, the
-//! dashboard, teams, tokens.
+//! The types of values that only the rule file and the gateway know: units, listeners, the rate limit service and its control
+//! plane, the access log, the dashboard, teams, tokens.
 
 pub(crate) mod access_log;
+pub(crate) mod control_plane;
 pub mod dashboard;
 pub(crate) mod listen;
 pub(crate) mod service;

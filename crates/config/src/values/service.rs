@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::control_plane::ControlPlane;
 use super::listen::ListenAddress;
 use tidegate_rules::json;
 use tidegate_rules::settings::tls::ListenTls;
@@ -18,6 +19,8 @@ pub struct Service {
     pub http: Option<ListenAddress>,
     /// The names of the files with descriptors.
     pub files: Vec<String>,
+    /// The control plane that sends more domains. `None` without `xds`.
+    pub control_plane: Option<ControlPlane>,
     /// The domains with their limits.
     pub domains: Arc<Domains>,
 }

@@ -67,6 +67,11 @@ impl ActiveDomains {
         self.active.rules.domains.others()
     }
 
+    /// Returns `true` if a control plane has not sent its domains yet.
+    pub fn are_partial(&self) -> bool {
+        self.active.rules.domains.are_partial()
+    }
+
     /// Makes all charges of a call or none, but reports to post-paid limits in any case. No limit of a domain lets calls wait.
     pub async fn decide<'d>(&'d self, call: DomainCall<'d>) -> DecidedCall<'d> {
         let DomainCall { domain, mut charges, states_hits } = call;

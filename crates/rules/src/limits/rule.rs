@@ -72,10 +72,10 @@ pub const SHARED_ROUTE: &str = "@";
 /// The position of a limit in the rule file, for operators.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LimitLocation {
-    /// The path of the file, as given on the command line.
+    /// The path of the file, as given on the command line; or `xds:` and the resource of a control plane.
     #[serde(serialize_with = "json::text")]
     pub file: Arc<str>,
-    /// The line where the entry starts, starting at 1.
+    /// The line where the entry starts, starting at 1. 0 for a resource.
     pub line: usize,
 }
 

@@ -4,6 +4,7 @@ use crate::check::help_for_unknown;
 use crate::file;
 use crate::file::located::ValueOrMap;
 use crate::problem::{Checked, Location, Problems, quote};
+use crate::values::control_plane::Windows;
 use tidegate_service::Window;
 
 /// The algorithm of each domain.
@@ -37,6 +38,12 @@ impl<'f> Algorithms<'f> {
     pub(super) fn of(&self, domain: &str) -> Window {
         let own = self.domains.iter().find(|(name, ..)| *name == domain);
         own.map_or(self.default, |(_, window, _)| *window)
+    }
+
+    /// Returns the algorithms without locations.
+    pub(super) fn windows(&self) -> Windows {
+        let domains = self.domains.iter().map(|(name, window, _)| ((*name).to_owned(), *window));
+        Windows { default: self.default, domains: domains.collect() }
     }
 
     /// Reports names that are not the name of a domain.

@@ -10,7 +10,7 @@ use crate::check::all;
 use crate::check::names::duplicates;
 use crate::descriptors::{DescriptorFiles, DomainFile};
 use crate::file;
-use crate::file::located::Located;
+use crate::file::located::{Located, ValueOrMap};
 use crate::problem::{Checked, Location, Problems};
 use tidegate_rules::settings::store::BucketNames;
 use tidegate_service::{Domain, Domains, Modes, Rule, Window};
@@ -32,7 +32,8 @@ pub(super) fn domains(
     let merged = merged(&descriptors.domains, merges.unwrap_or(true), problems);
     let merged_names = || merged.iter().map(|file| (file.name.as_str(), file.location));
     duplicates(merged_names().chain(own_names()), "domain", problems);
-    let are_known = descriptors.are_complete() && own.is_ok() && problems.unknown_values() == 0;
+    let has_control_plane = matches!(raw.descriptors.get(), Some(ValueOrMap::Map(_)));
+    let are_known = descriptors.are_complete() && own.is_ok() && problems.unknown_values() == 0 && !has_control_plane;
     if let (Ok(algorithms), true) = (algorithms, are_known) {
         algorithms.check_names(&file_names().chain(own_names()).map(|(name, _)| name), problems);
     }
@@ -51,7 +52,11 @@ fn modes(raw: &file::Service, problems: &mut Problems) -> Checked<Modes> {
 }
 
 /// Joins files of the same domain if this `is_allowed`. The rules keep the order of the files.
-fn merged<'f>(files: &'f [DomainFile], is_allowed: bool, problems: &mut Problems) -> Vec<Cow<'f, DomainFile>> {
+pub(super) fn merged<'f>(
+    files: &'f [DomainFile],
+    is_allowed: bool,
+    problems: &mut Problems,
+) -> Vec<Cow<'f, DomainFile>> {
     let mut merged: Vec<Cow<'f, DomainFile>> = Vec::with_capacity(files.len());
     for file in files {
         let same = merged.iter_mut().find(|other| is_allowed && other.name == file.name);
@@ -64,7 +69,7 @@ fn merged<'f>(files: &'f [DomainFile], is_allowed: bool, problems: &mut Problems
 }
 
 /// Converts the domain of a file.
-fn of_file(
+pub(super) fn of_file(
     file: &DomainFile,
     window: Checked<Window>,
     names: &BucketNames,

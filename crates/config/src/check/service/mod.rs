@@ -2,6 +2,7 @@
 
 mod algorithms;
 mod answers;
+pub(crate) mod control_plane;
 mod domains;
 mod limit;
 mod tree;
@@ -9,13 +10,15 @@ mod tree;
 use std::sync::Arc;
 
 use self::algorithms::Algorithms;
+use self::control_plane::control_plane;
 use self::domains::domains;
 use crate::check::gateway::{listen, listen_tls};
 use crate::descriptors::DescriptorFiles;
 use crate::file::{self, File};
 use crate::problem::{Checked, Location, Problems};
 use crate::sources::referenced_files::ReferencedFiles;
-use crate::{ListenAddress, Service, ServiceListener};
+use crate::values::control_plane::SentDomains;
+use crate::{ControlPlane, ListenAddress, Service, ServiceListener};
 use tidegate_rules::settings::store::BucketNames;
 
 /// The addresses of the service, with their locations.
@@ -64,7 +67,7 @@ fn grpc(
 /// Converts the service at these addresses. `names` are the names of buckets in the store.
 pub(super) fn service(
     file: &File,
-    descriptors: &DescriptorFiles,
+    (descriptors, files): (&DescriptorFiles, ReferencedFiles<'_>),
     addresses: Checked<Addresses>,
     names: &BucketNames,
     problems: &mut Problems,
@@ -72,14 +75,22 @@ pub(super) fn service(
     let Some(raw) = file.service.optional(problems)? else { return Ok(None) };
     if !raw.descriptors.is_present() && !raw.domains.is_present() {
         let message = "`service` has no domains".to_owned();
-        let help = "add `descriptors` with files of envoyproxy/ratelimit, or `domains`";
+        let help = "add `descriptors` with files of envoyproxy/ratelimit or a control plane, or `domains`";
         problems.add_missing(file.service.location, "domains", message, help);
     }
-    raw.descriptors.optional(problems)?;
+    let control_plane = control_plane(raw, files, problems);
     let files = problems.file_names(descriptors.numbers());
     let algorithms = Algorithms::read(raw, problems);
     let domains = domains(raw, descriptors, &algorithms, names, problems);
     let Addresses { grpc, http } = addresses?;
     let (grpc, http) = (grpc.map(|(listener, _)| listener), http.map(|(address, _)| address));
-    Ok(Some(Service { grpc, http, files, domains: Arc::new(domains?) }))
+    let (algorithms, own, merges) = (algorithms?, Arc::new(domains?), raw.merge_domains.or_default(problems)?);
+    let control_plane = control_plane?.map(|plane| {
+        let domains =
+            SentDomains { windows: algorithms.windows(), merges, names: names.clone(), own: Arc::clone(&own) };
+        ControlPlane { domains, ..plane }
+    });
+    let is_partial = control_plane.as_ref().is_some_and(|plane| plane.is_required);
+    let domains = if is_partial { Arc::new(own.partial()) } else { own };
+    Ok(Some(Service { grpc, http, files, control_plane, domains }))
 }
