@@ -9,7 +9,7 @@ const MAX_SHOWN = 4;
 const KINDS = {
   store: 'Store', clock: 'Clock', rule_file: 'Rule file', team_file: 'Team', upstream: 'Upstream', target: 'Target',
   certificate: 'Certificate', crl: 'Revocation lists', ocsp: 'OCSP response', api_keys: 'API keys', key_set: 'Key set',
-  users: 'Users', file_watch: 'Files',
+  users: 'Users', file_watch: 'Files', control_plane: 'Control plane',
 };
 
 const alerts = document.getElementById('alerts');

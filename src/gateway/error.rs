@@ -2,7 +2,7 @@
 
 use std::io;
 
-use tidegate_config::{ConfigLoadError, ListenAddress};
+use tidegate_config::{ConfigLoadError, ListenAddress, Problems};
 use tidegate_layer::layer::LayerError;
 use tidegate_store::StoreOpenError;
 
@@ -54,6 +54,10 @@ pub enum ReloadError {
     /// The access log cannot be opened.
     #[error(transparent)]
     AccessLog(Box<dyn std::error::Error + Send + Sync>),
+    /// The domains that the control plane has sent do not fit the new rule file, for example because it has a domain with the
+    /// same name.
+    #[error("the domains of the control plane do not fit the rule file: {0}")]
+    ControlPlane(Problems),
     /// The gateway was started without a rule file that can be read again.
     #[error("the rule file was read from standard input, so it cannot be read again")]
     NoFile,

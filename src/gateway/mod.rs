@@ -14,6 +14,7 @@ use std::time::Duration;
 
 mod checked_file;
 mod control;
+mod control_plane;
 mod descriptors;
 mod error;
 mod file_watch;
@@ -28,6 +29,7 @@ mod reload_file;
 mod running;
 mod saved_operators;
 mod saved_rules;
+mod sent_domains;
 mod socket_file;
 mod socket_inode;
 mod start;
@@ -43,6 +45,7 @@ use tokio::runtime::{self, Runtime};
 use tokio::sync::watch;
 
 use self::control::ControlThread;
+use self::control_plane::FirstDomains;
 pub use self::error::{GatewayStartError, ReloadError};
 pub(crate) use self::files::GATEWAY_FILES;
 pub(crate) use self::inherited::InheritedSockets;
@@ -82,6 +85,7 @@ pub struct Gateway {
     /// Whether the workers accept connections.
     accepting: watch::Sender<bool>,
     reloader: Reloader,
+    first_domains: FirstDomains,
     traces: Traces,
 }
 
@@ -139,10 +143,11 @@ impl Gateway {
         start::start(config, workers.max(1), inherited)
     }
 
-    /// Blocks until the overrides of the store are known or the store did not reply in time. Then starts to accept
-    /// connections.
+    /// Blocks until the overrides of the store are known or the store did not reply in time, and until the control plane
+    /// has sent a configuration or did not do so in time. Then starts to accept connections.
     pub(crate) fn serve(&self) {
         self.control.wait_for_overrides();
+        self.first_domains.wait();
         self.accepting.send_replace(true);
     }
 

@@ -98,7 +98,7 @@ pub(super) struct RuleFileWatcher {
 }
 
 /// The most changes that are logged one by one.
-const MAX_LOGGED: usize = 100;
+pub(super) const MAX_LOGGED: usize = 100;
 
 // === impl FileReloader ===
 
@@ -339,7 +339,7 @@ fn config_problem(problem: &Problem, main: &str) -> ConfigProblem {
 fn problems(file: &RuleFile, error: &ReloadError) -> Vec<ConfigProblem> {
     let file = file.to_string();
     match error {
-        ReloadError::File(ConfigLoadError::Invalid { problems, .. }) => {
+        ReloadError::File(ConfigLoadError::Invalid { problems, .. }) | ReloadError::ControlPlane(problems) => {
             problems.iter().map(|problem| config_problem(problem, &file)).collect()
         }
         ReloadError::File(ConfigLoadError::Unreadable { source, .. }) => {

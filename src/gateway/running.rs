@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use super::control::ControlTasks;
 use super::error::{GatewayStartError, ReloadError};
 use super::listeners::Listeners;
+use super::sent_domains::SentDomains;
 use super::state_file::StateFile;
 use super::store_probe::{self, UnreachableStore};
 use super::upstreams::WorkerUpstreams;
@@ -44,6 +45,7 @@ pub(super) struct Running {
     pub(super) control: ControlTasks,
     pub(super) state_file: Option<StateFile>,
     pub(super) access_log: Option<AccessLogSwitch>,
+    pub(super) sent_domains: SentDomains,
 }
 
 /// Opens the access log with other settings. The returned function switches to them.
@@ -92,11 +94,26 @@ impl ReloadReport {
 // === impl Running ===
 
 impl Running {
+    /// Replaces the configuration, except for the domains that a control plane has sent.
+    ///
+    /// # Errors
+    /// These domains do not fit the new configuration, or something that it needs cannot be opened. Nothing has changed then.
+    pub(super) fn reload(
+        &mut self,
+        config: Config,
+        unreachable: UnreachableStore,
+    ) -> Result<ReloadReport, ReloadError> {
+        let config = self.sent_domains.add_to(config)?;
+        let report = self.replace(config, unreachable)?;
+        self.sent_domains.follow(&self.config, &self.metrics);
+        Ok(report)
+    }
+
     /// Replaces the configuration.
     ///
     /// # Errors
     /// Something that the new configuration needs cannot be opened. Nothing has changed then.
-    pub(super) fn reload(
+    pub(super) fn replace(
         &mut self,
         mut config: Config,
         unreachable: UnreachableStore,

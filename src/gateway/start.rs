@@ -12,6 +12,7 @@ use super::inherited::{self, InheritedSockets};
 use super::listeners::{Listeners, Served};
 use super::operators::Operators;
 use super::running::Running;
+use super::sent_domains::SentDomains;
 use super::threads::Threads;
 use super::upstreams::WorkerUpstreams;
 use super::worker::{StartedWorker, Worker, WorkerHandle};
@@ -48,6 +49,7 @@ impl Opened {
     fn running(self, checked: watch::Sender<Upstreams>, workers: Vec<WorkerHandle>, control: ControlTasks) -> Running {
         let Self { config, metrics, layer, admin, readiness: _, stores, listeners, upstreams, talkers: _ } = self;
         let (state_file, access_log) = (None, None);
+        let sent_domains = SentDomains::new(&config);
         Running {
             config,
             metrics,
@@ -61,6 +63,7 @@ impl Opened {
             control,
             state_file,
             access_log,
+            sent_domains,
         }
     }
 }
@@ -95,7 +98,9 @@ pub(super) fn start(config: Config, workers: usize, inherited: InheritedSockets)
     let running = opened.running(checked, handles, tasks);
     watch_files(&running);
     running.upstreams.resolver().wait_for_names();
+    let (hosts, tasks) = (running.upstreams.resolver().hosts(), running.control.clone());
     let reloader = Reloader(Arc::new(Mutex::new(Some(running))));
+    let first_domains = reloader.follow_control_plane(hosts, &tasks);
     Ok(Gateway {
         admin_address,
         layer,
@@ -107,6 +112,7 @@ pub(super) fn start(config: Config, workers: usize, inherited: InheritedSockets)
         control,
         accepting,
         reloader,
+        first_domains,
         traces,
     })
 }

@@ -2,5 +2,6 @@
 
 pub(crate) mod grpc;
 pub(crate) mod grpc_health;
+pub(crate) mod grpc_messages;
 pub(crate) mod http1;
 pub(crate) mod http2;

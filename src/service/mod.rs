@@ -16,6 +16,7 @@ mod lists;
 mod response_body;
 mod take;
 mod unit;
+mod xds;
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -28,6 +29,7 @@ use self::body_memory::BodyMemory;
 use self::response_body::CallBody;
 use self::take::Access;
 pub(crate) use self::take::TakeTokens;
+pub(crate) use self::xds::{DomainSink, StreamState, run as follow_control_plane};
 use crate::admin::Readiness;
 use crate::upstream::RequestBody;
 use tidegate_layer::layer::RateLimitLayer;
@@ -77,6 +79,13 @@ type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<CallBody>, Inf
 pub(crate) struct CallServices {
     pub(crate) grpc: CallService,
     http: CallService,
+}
+
+impl CallContext {
+    /// Returns `true` if the gateway does not drain, and the control plane has sent its domains if they are required.
+    fn is_serving(&self) -> bool {
+        self.readiness.is_ready() && !self.layer.active_domains().are_partial()
+    }
 }
 
 impl CallServices {

@@ -70,6 +70,7 @@ pub(crate) use dns::{HostLookup, NameTasks, Resolver};
 pub(crate) use endpoint::SendTargetHost;
 pub(crate) use error::SendError;
 pub use error::UpstreamError;
+pub(crate) use http2::{CallEnd, GrpcCall};
 pub(crate) use informational::{InformationalSender, InformationalSink};
 pub(crate) use replay_budget::ReplayBudget;
 pub use response_body::ResponseBody;

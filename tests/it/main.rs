@@ -26,6 +26,7 @@ mod compose;
 mod compression;
 mod compression_memory;
 mod concurrency;
+mod control_plane;
 mod corpora;
 mod cors;
 mod dashboard;

@@ -5,9 +5,11 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::support::control_plane::ControlPlane;
 use crate::support::gateway::TestGateway;
 use crate::support::pages;
 use crate::support::redis::RedisServer;
+use crate::support::service::TestService;
 use crate::support::tls::{Authority, listener};
 use crate::support::wire::soon;
 use crate::support::wire::upstream::Origin;
@@ -170,7 +172,20 @@ routes:
     gateway.client().await.ask("GET / HTTP/1.1\r\nbad field: 1\r\n\r\n").await;
     redis.signal("STOP");
     soon(async { while gateway.get("/waits", "").await.field("ratelimit").is_some() {} }).await;
-    Some(series(&gateway.admin_get("/metrics").await.text()))
+    Some(series(&(gateway.admin_get("/metrics").await.text() + &metrics_of_control_plane().await)))
+}
+
+/// Returns the metrics of a service whose control plane has sent a configuration.
+async fn metrics_of_control_plane() -> String {
+    let mut plane = ControlPlane::start().await;
+    let (url, address) = (format!("http://{}", plane.address), "127.0.0.1:0");
+    let rules =
+        format!("admin: {address}\nservice: {{ grpc: {address}, http: {address}, descriptors: {{ xds: '{url}' }} }}\n");
+    let started = tokio::task::spawn_blocking(move || TestService::from_rules(&rules));
+    let mut stream = plane.stream().await;
+    stream.request().await;
+    stream.push_and_wait("1", "a", &[]).await;
+    started.await.expect("a service").metrics().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -31,6 +31,7 @@ pub use self::identities::{Credential, LoadOutcome};
 pub use self::instruments::gauge::GaugeGuard;
 use self::instruments::histogram::Histogram;
 pub use self::instruments::sample::{ConnectionSample, Durations, Sample};
+use self::process::control_plane::ControlPlane;
 pub use self::process::reloads::ReloadOutcome;
 use self::process::reloads::Reloads;
 use self::process::usage::Usage;
@@ -71,6 +72,7 @@ pub struct Metrics {
     in_flight: InFlight,
     services: Services,
     calls: Calls,
+    control_plane: ControlPlane,
     connections: Connections,
     config: Reloads,
     identities: Identities,
@@ -107,6 +109,7 @@ impl Metrics {
             in_flight: InFlight::default(),
             services: Services::default(),
             calls: Calls::new(&durations),
+            control_plane: ControlPlane::default(),
             connections: Connections::default(),
             config: Reloads::default(),
             identities: Identities::default(),
@@ -141,6 +144,7 @@ impl Metrics {
         }
         catalog.section("The rate limit service");
         self.calls.describe(catalog);
+        self.control_plane.describe(catalog);
         catalog.section("Upstreams");
         self.services.describe(catalog);
         self.upstreams.describe(catalog);

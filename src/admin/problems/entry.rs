@@ -9,7 +9,7 @@ use tidegate_limit::clock::Timestamp;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
 pub(crate) struct GatewayProblem {
     kind: ProblemKind,
-    /// The file, `UPSTREAM/TARGET`, issuer or team, or the address of the store.
+    /// The file, `UPSTREAM/TARGET`, issuer or team, or the address of the store or the control plane.
     subject: String,
     /// The fault, for operators.
     message: String,
@@ -48,6 +48,8 @@ pub(crate) enum ProblemKind {
     Users,
     /// Changes of files are not noticed.
     FileWatch,
+    /// The control plane of the rate limit service cannot be reached, or its configuration was rejected.
+    ControlPlane,
 }
 
 impl GatewayProblem {

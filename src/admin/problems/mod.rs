@@ -27,6 +27,7 @@ const MAX_PROBLEMS: usize = 1_000;
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     watched: WatchedProblems,
+    control_plane: WatchedProblems,
     noticed: Noticed,
     last: ArcSwap<Vec<GatewayProblem>>,
 }
@@ -40,6 +41,7 @@ impl Admin {
         targets::find(&active, Instant::now(), &mut found);
         identities::find(&active.config, &mut found);
         self.problems.watched.find(&mut found);
+        self.problems.control_plane.find(&mut found);
         // Several listeners can have one certificate file.
         found.sort();
         found.dedup();
@@ -55,6 +57,11 @@ impl Admin {
     /// Returns the problems that were found last, at most a second ago while the admin listener is on.
     pub(super) fn last_problems(&self) -> Arc<Vec<GatewayProblem>> {
         self.problems.last.load_full()
+    }
+
+    /// Replaces the problems of the control plane.
+    pub(crate) fn set_control_plane_problems(&self, problems: Vec<GatewayProblem>) {
+        self.problems.control_plane.set(problems);
     }
 
     /// Replaces the problems of watched files.

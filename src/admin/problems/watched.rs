@@ -1,4 +1,5 @@
-//! Problems of watched files: certificates, revocation lists, and the files of keys and users.
+//! Problems that others report: of watched files (certificates, revocation lists, the files of keys and users), and of the
+//! control plane.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use arc_swap::ArcSwap;
 
 use super::entry::GatewayProblem;
 
-/// The problems that the watcher of files found last.
+/// The problems that were reported last.
 #[derive(Debug, Default)]
 pub(super) struct WatchedProblems(ArcSwap<Vec<GatewayProblem>>);
 

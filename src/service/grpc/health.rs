@@ -1,4 +1,5 @@
-//! Health checks (grpc.health.v1): the service serves until its gateway drains.
+//! Health checks (grpc.health.v1): the service serves until its gateway drains, and from the first
+//! configuration of a control plane that is required.
 
 use prost::Message;
 
@@ -18,7 +19,7 @@ pub(super) async fn check(context: &CallContext, body: RequestBody) -> Result<He
     if !SERVICES.contains(&&*request.service) {
         return Err(Status::NOT_FOUND);
     }
-    Ok(HealthCheckResponse { status: if context.readiness.is_ready() { SERVING } else { NOT_SERVING } })
+    Ok(HealthCheckResponse { status: if context.is_serving() { SERVING } else { NOT_SERVING } })
 }
 
 async fn read(context: &CallContext, body: RequestBody) -> Result<HealthCheckRequest, BadCall> {

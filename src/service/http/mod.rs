@@ -29,9 +29,9 @@ pub(super) async fn respond(context: CallContext, request: Request<RequestBody>)
     }
     match (&head.method, head.uri.path()) {
         (&Method::POST, "/json") => json(&context, body).await,
-        (&Method::GET | &Method::HEAD, "/healthcheck") => match context.readiness.is_ready() {
+        (&Method::GET | &Method::HEAD, "/healthcheck") => match context.is_serving() {
             true => text(StatusCode::OK, "OK"),
-            false => text(StatusCode::INTERNAL_SERVER_ERROR, "the gateway drains"),
+            false => text(StatusCode::INTERNAL_SERVER_ERROR, "the gateway drains, or waits for its control plane"),
         },
         (_, "/json") => method_not_allowed("POST"),
         (_, "/healthcheck") => method_not_allowed("GET, HEAD"),

@@ -77,7 +77,11 @@ pub(super) async fn start(stream: Transport, shared: &Arc<Shared>) -> io::Result
     Ok(Http2Connection { sender, state })
 }
 
-async fn handshake(stream: Transport, max_head: u32) -> io::Result<(SendRequest<Bytes>, Connection<Transport, Bytes>)> {
+/// Starts HTTP/2 on a connection, and waits for the SETTINGS of the server.
+pub(super) async fn handshake(
+    stream: Transport,
+    max_head: u32,
+) -> io::Result<(SendRequest<Bytes>, Connection<Transport, Bytes>)> {
     let (sender, mut connection) = builder(max_head).handshake(stream).await.map_err(io::Error::other)?;
     poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
         Poll::Ready(Ok(())) => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),

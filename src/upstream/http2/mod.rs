@@ -9,6 +9,8 @@
 mod connection;
 mod download;
 mod exchange;
+mod grpc_call;
+mod grpc_end;
 mod head;
 mod keep_alive;
 mod upload;
@@ -22,6 +24,8 @@ use parking_lot::Mutex;
 
 use self::connection::{Http2Connection, StreamSlot};
 pub(super) use self::download::Download;
+pub(crate) use self::grpc_call::GrpcCall;
+pub(crate) use self::grpc_end::CallEnd;
 use super::AttemptError;
 use super::body::RequestBody;
 use super::dialer::Dialer;

@@ -59,7 +59,7 @@ pub(crate) fn check(tls: &UpstreamTls) -> Result<(), TlsSetupError> {
 // === impl UpstreamTlsConfig ===
 
 impl UpstreamTlsConfig {
-    pub(super) fn new(tls: UpstreamTls) -> Self {
+    pub(in crate::upstream) fn new(tls: UpstreamTls) -> Self {
         let active = ActiveConfig::read(&tls).map_err(|error| error.to_string());
         Self { tls, active: ArcSwap::from_pointee(active) }
     }

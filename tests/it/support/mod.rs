@@ -2,6 +2,7 @@
 
 pub mod cluster;
 pub mod compose;
+pub mod control_plane;
 pub mod dns;
 pub mod gateway;
 pub mod issuer;

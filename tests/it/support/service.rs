@@ -206,13 +206,27 @@ impl TestService {
         GrpcClient::connect(self.grpc).await
     }
 
-    /// Returns the value of a counter. `/metrics` omits counters that are zero.
-    pub async fn counter(&self, series: &str) -> u64 {
+    /// Returns all metrics.
+    pub async fn metrics(&self) -> String {
         let admin = self.running().admin_address().and_then(ListenAddress::tcp).expect("an admin address");
         let mut client = Raw::connect(admin).await;
-        let text = client.ask("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").await.text();
+        client.ask("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").await.text()
+    }
+
+    /// Returns the value of a counter. `/metrics` omits counters that are zero.
+    pub async fn counter(&self, series: &str) -> u64 {
+        let text = self.metrics().await;
         let line = text.lines().find_map(|line| line.strip_prefix(series));
         line.map_or(0, |value| value.trim().parse().expect("a number"))
+    }
+
+    /// Returns the problems that operators see.
+    pub async fn problems(&self) -> Vec<serde_json::Value> {
+        let admin = self.running().admin_address().and_then(ListenAddress::tcp).expect("an admin address");
+        let request = "GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let status = Raw::connect(admin).await.ask(request).await.text();
+        let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+        status["problems"].as_array().cloned().expect("a list")
     }
 
     /// Returns the status of the health check over HTTP.

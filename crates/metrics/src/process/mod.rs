@@ -1,5 +1,6 @@
 //! Metrics of the process, which all gateways in it share.
 
+pub(crate) mod control_plane;
 pub(crate) mod reloads;
 pub(crate) mod usage;
 

@@ -10,7 +10,7 @@ use crate::catalog::{Catalog, Description, Label};
 use tidegate_limit::clock::unix_seconds;
 
 /// The names of [`ReloadOutcome`], in the order of its variants.
-const OUTCOMES: [&str; 3] = ["applied", "unchanged", "failed"];
+pub(super) const OUTCOMES: [&str; 3] = ["applied", "unchanged", "failed"];
 
 /// The metrics of the rule file.
 #[derive(Debug, Default)]
