@@ -121,6 +121,7 @@ mod schemes;
 mod sentinel;
 mod service_attacks;
 mod service_calls;
+mod service_handover;
 mod service_http;
 mod service_modes;
 mod service_reports;

@@ -61,7 +61,7 @@ pub(crate) struct AccessLog<S> {
     recorders: Arc<Recorders>,
 }
 
-/// The recipients of what a request has done, other than the log.
+/// Record requests, in addition to the log.
 #[derive(Debug, Default)]
 struct Recorders {
     traces: Traces,
