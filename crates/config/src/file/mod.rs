@@ -46,7 +46,8 @@ pub(crate) use self::limits::{
 pub(crate) use self::listen_tls::{CERTIFICATE, CLIENT_AUTH, Certificate, LISTEN_TLS, ListenTls};
 use self::read::FromYaml;
 pub(crate) use self::service::{
-    CONTROL_PLANE, DOMAIN, DOMAIN_ALGORITHMS, DOMAIN_LIMIT, Domain, DomainLimit, SERVICE, SERVICE_LISTENER, Service,
+    CONTROL_PLANE, DOMAIN, DOMAIN_ALGORITHMS, DOMAIN_LIMIT, Domain, DomainLimit, LEGACY_NAMES, SERVICE,
+    SERVICE_LISTENER, Service,
 };
 pub(crate) use self::upstream_tls::{UPSTREAM_TLS, UpstreamTls};
 use crate::problem::{Checked, Problems};
@@ -68,10 +69,11 @@ impl File {
 
 /// The shapes (the keys) of all maps, in the order of `docs/rules.md`. The check of a misplaced key finds its map here.
 #[rustfmt::skip]
-pub(crate) static SHAPES: [&Shape; 60] = [
+pub(crate) static SHAPES: [&Shape; 61] = [
     &FILE, &ADMIN, &TOKENS, &ACCESS_LOG, &LISTEN, &PROXY_PROTOCOL, &LISTEN_TLS, &CERTIFICATE, &CLIENT_AUTH, &STORE,
     &SENTINEL, &METRICS, &CLIENTS, &REQUESTS, &BANS, &IDENTITIES, &IDENTITY_KEYS, &JWT, &BASIC, &INCLUDE, &DNS, &UPSTREAM, &HASH_BALANCE,
     &EJECT, &TIMEOUTS, &RETRY, &UPSTREAM_TLS, &HEALTH, &TARGET, &ROUTE, &DEFAULTS, &REQUIRE, &EXCLUSION, &REDIRECT, &RESPOND, &REWRITE, &FIELD_CHANGES,
     &REJECT, &COMPRESSION, &UPGRADES, &CORS, &AUTHORIZE, &MATCH, &PATTERN, &NOT, &CONCURRENCY, &LIMIT, &WHEN, &TIER, &TIER_SOURCE,
     &RATE_SOURCE, &PERMITS, &CANDIDATE, &TLS, &SERVICE, &SERVICE_LISTENER, &CONTROL_PLANE, &DOMAIN_ALGORITHMS, &DOMAIN, &DOMAIN_LIMIT,
+    &LEGACY_NAMES,
 ];
