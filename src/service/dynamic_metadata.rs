@@ -59,7 +59,8 @@ mod tests {
     use super::*;
 
     fn object(value: Value) -> Metadata {
-        value.as_object().cloned().expect("an object")
+        let Value::Object(members) = value else { panic!("{value} is no object") };
+        members
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(super) fn limit_fields(
 /// the last, otherwise the first, as envoyproxy/ratelimit.
 fn tightest<'s, 'd>(statuses: &'s [Status<'d>]) -> Option<(CurrentLimit<'d>, &'s Status<'d>)> {
     let limited = || statuses.iter().filter_map(|status| Some((status.limit?, status)));
-    let rejecting = limited().filter(|(_, status)| status.is_over && !status.is_quota).next_back();
+    let rejecting = limited().rfind(|(_, status)| status.is_over && !status.is_quota);
     rejecting.or_else(|| limited().min_by_key(|(_, status)| status.remaining))
 }
 

@@ -273,7 +273,7 @@ async fn proxies_need_a_certificate_over_tls() {
     authority.sign("proxy", &["proxy.example"]);
     let folder = Folder::new("ratelimit-tls");
     folder.write("config/deep/edge.yaml", 1);
-    let [cert, key, ca] = ["api.pem", "api.key", "ca.pem"].map(|name| authority.path(name).to_string());
+    let [cert, key, ca] = ["api.pem", "api.key", "ca.pem"].map(|name| authority.path(name));
     let variables = [
         ("RUNTIME_ROOT", folder.path()),
         ("REDIS_URL", "redis://127.0.0.1:1"),

@@ -26,7 +26,7 @@ service:
   http: 'unix:{}'
   domains:
     - name: edge
-      limits: [{{ name: all, match: {{ user: ann }}, mode: OVERALL, rate: {RATE}, interval: day }}]\n",
+      limits: [{{ name: all, match: {{ user: ann }}, mode: OVERALL, rate: {RATE}, interval: 1d }}]\n",
         grpc.path(),
         http.path()
     )

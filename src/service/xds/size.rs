@@ -103,7 +103,7 @@ mod tests {
             config.descriptors.push(RateLimitDescriptor::default());
         }
         assert_eq!(count(&config.encode_to_vec()), Ok(120));
-        let deep = (0..100).fold(Vec::new(), |inner: Vec<u8>, _| {
+        let deep = (0..101).fold(Vec::new(), |inner: Vec<u8>, _| {
             let mut outer = vec![0x22];
             prost::encoding::encode_varint(inner.len() as u64, &mut outer);
             [outer, inner].concat()
