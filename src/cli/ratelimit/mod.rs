@@ -1,7 +1,7 @@
 //! `tidegate ratelimit`, also by the program name `ratelimit`: a rate limit service with the environment variables and files of
 //! envoyproxy/ratelimit.
 //!
-//! [`translate`] writes a rule file for the variables, and [`run`](super::run) runs the gateway with it. `--print` shows the
+//! [`translate()`] writes a rule file for the variables, and [`run`](super::run) runs the gateway with it. `--print` shows the
 //! rule file, for a migration.
 
 mod descriptors;

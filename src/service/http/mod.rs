@@ -1,4 +1,4 @@
-//! Calls over HTTP, with the paths of envoyproxy/ratelimit: `POST /json` and `GET /healthcheck`. [`take`](super::take) has the
+//! Calls over HTTP, with the paths of envoyproxy/ratelimit: `POST /json` and `GET /healthcheck`. [`take`] has the
 //! paths for programs.
 
 mod request;

@@ -123,7 +123,7 @@ impl State {
         paid
     }
 
-    /// Returns the milliseconds from `now` until the debt is paid; 0 if there is none.
+    /// Returns the milliseconds from `now` until the debt is paid; 0 without debt.
     pub fn debt_wait(&self, quota: &Quota, now: Timestamp) -> u64 {
         if self.0.debt == 0 {
             return 0;

@@ -178,7 +178,7 @@ impl BucketState {
         self.change(quota, |unpacked| unpacked.charge_unconditionally(quota, permits, now))
     }
 
-    /// Returns the milliseconds from `now` until the debt of the bucket is paid; 0 if there is none.
+    /// Returns the milliseconds from `now` until the debt of the bucket is paid; 0 without debt.
     pub fn debt_wait(&self, quota: &Quota, now: Timestamp) -> u64 {
         match &self.0 {
             Repr::Unpacked(unpacked) => unpacked.debt_wait(quota, now),

@@ -109,7 +109,7 @@ impl State {
         paid
     }
 
-    /// Returns the milliseconds from `now` until the debt is paid; 0 if there is none.
+    /// Returns the milliseconds from `now` until the debt is paid; 0 without debt.
     pub fn debt_wait(&self, quota: &Quota, now: Timestamp) -> u64 {
         let paid = (self.debt > 0).then(|| self.paid(quota, now)).filter(|paid| paid.debt > 0);
         paid.map_or(0, |paid| paid.millis_until_paid(0, quota, now))
