@@ -11,6 +11,7 @@ COPY crates/config/Cargo.toml crates/config/
 COPY crates/layer/Cargo.toml crates/layer/
 COPY crates/limit/Cargo.toml crates/limit/
 COPY crates/metrics/Cargo.toml crates/metrics/
+COPY crates/proxy/Cargo.toml crates/proxy/
 COPY crates/replay/Cargo.toml crates/replay/
 COPY crates/rules/Cargo.toml crates/rules/
 COPY crates/service/Cargo.toml crates/service/

@@ -62,15 +62,10 @@ mod admin;
 mod authorization;
 mod cli;
 mod credentials;
-mod forward;
 mod gateway;
-mod http;
 #[doc(hidden)]
 pub mod internals;
-mod server;
 mod service;
-mod transport;
-mod upstream;
 
 pub use gateway::{Gateway, GatewayStartError, ReloadError, ReloadReport};
 pub use tidegate_config::ListenAddress;

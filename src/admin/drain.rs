@@ -20,10 +20,10 @@ use super::gateway_name::GatewayName;
 use super::only_object::OnlyObject;
 use super::problem::Problem;
 use super::{Active, Admin};
-use crate::upstream::{TargetCondition, TargetUse};
 use tidegate_config::Millis;
 use tidegate_layer::overrides::MAX_DURATION;
 use tidegate_limit::clock::wall_time;
+use tidegate_proxy::upstream::{TargetCondition, TargetUse};
 
 /// How long a drain lasts by default.
 const DEFAULT_DURATION: Millis = Millis(60 * 60 * 1000);

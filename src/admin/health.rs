@@ -9,8 +9,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{Active, Admin};
-use crate::upstream::Upstreams;
 use tidegate_metrics::Metrics;
+use tidegate_proxy::upstream::Upstreams;
 
 /// Whether load balancers should send requests to this gateway.
 #[derive(Debug, Serialize, ToSchema)]

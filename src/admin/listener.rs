@@ -14,8 +14,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::server::{self, Precedence};
-use crate::transport::{Transport, optional};
+use tidegate_proxy::server::{self, Precedence};
+use tidegate_proxy::transport::{Transport, optional};
 
 /// The number of admin connections that the reserve allows when no other file descriptors are left.
 const SPARES: usize = 8;

@@ -75,13 +75,13 @@ use self::state::Start;
 pub(crate) use self::status::ConfigProblem;
 use self::status::ConfigStatus;
 use self::talkers::Talkers;
-use crate::upstream::Upstreams;
 use tidegate_config::Config;
 use tidegate_config::dashboard::DashboardMode;
 use tidegate_layer::layer::RateLimitLayer;
 use tidegate_layer::rejected::RejectedClients;
 use tidegate_limit::clock::wall_time;
 use tidegate_metrics::Metrics;
+use tidegate_proxy::upstream::Upstreams;
 use tidegate_store::Store;
 
 /// The longest body of a request, in bytes.

@@ -12,9 +12,9 @@ use utoipa::ToSchema;
 
 use super::problem::Problem;
 use super::{Active, Admin};
-use crate::upstream::{CheckReport, LastCheck, TargetCondition, TargetFailure, TargetName, TargetUse};
 use tidegate_limit::clock::{Timestamp, wall_time};
 use tidegate_metrics::UpstreamTotals;
+use tidegate_proxy::upstream::{CheckReport, LastCheck, TargetCondition, TargetFailure, TargetName, TargetUse};
 use tidegate_rules::settings::upstream::UpstreamSettings;
 
 /// An upstream.

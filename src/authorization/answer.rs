@@ -9,9 +9,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use http_body_util::{BodyExt, Limited};
 use tokio::time::{Instant, timeout_at};
 
-use crate::upstream::ResponseBody;
 use tidegate_layer::authorization::{PassedFields, Question, ServiceAnswer, ServiceFailure};
 use tidegate_layer::local_response::ConfiguredResponse;
+use tidegate_proxy::upstream::ResponseBody;
 use tidegate_rules::request::identity::ServiceCheck;
 
 /// The longest body of a denial, in bytes. A longer one is left out.

@@ -15,8 +15,8 @@ use tokio::time::{Instant, timeout_at};
 
 use self::answer::Read;
 pub(crate) use self::cache::AnswerCache;
-use crate::upstream::{RequestBody, ResponseBody, Upstream, UpstreamError, Upstreams};
 use tidegate_layer::authorization::{AskService, Question, ServiceAnswer, ServiceFailure, WorkerServices};
+use tidegate_proxy::upstream::{RequestBody, ResponseBody, Upstream, UpstreamError, Upstreams};
 
 /// Asks services with the connections of one worker.
 #[derive(Debug)]

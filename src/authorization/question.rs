@@ -3,8 +3,8 @@
 use http::header::{COOKIE, HOST, VIA};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 
-use crate::upstream::RequestBody;
 use tidegate_layer::authorization::Question;
+use tidegate_proxy::upstream::RequestBody;
 use tidegate_rules::request::facts::Facts;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");

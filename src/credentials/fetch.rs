@@ -13,9 +13,9 @@ use rustls::ClientConfig;
 use rustls::crypto::ring;
 use tokio::time::timeout;
 
-use crate::transport::tls::system_roots;
-use crate::upstream::HostLookup;
-use crate::upstream::http_client;
+use tidegate_proxy::transport::tls::system_roots;
+use tidegate_proxy::upstream::HostLookup;
+use tidegate_proxy::upstream::http_client;
 use tidegate_rules::settings::files::{ConfiguredFile, TlsFileError};
 use tidegate_rules::settings::identities::KeySetUrl;
 use tidegate_store::tls::pem::PemFile;

@@ -8,8 +8,8 @@ use tokio::time::timeout;
 
 use super::fetch::{FETCH_TIMEOUT, fetch};
 use super::tokens::TokenVerifier;
-use crate::upstream::HostLookup;
 use tidegate_metrics::{Credential, LoadOutcome, Metrics};
+use tidegate_proxy::upstream::HostLookup;
 use tidegate_rules::settings::identities::KeySetSource;
 
 /// The age at which a key set is fetched again.

@@ -22,10 +22,10 @@ use super::threads::Threads;
 use super::{MAINTENANCE_INTERVAL, joined, runtime};
 use crate::admin::{self, Admin};
 use crate::credentials::{TokenVerifier, Verifiers};
-use crate::transport::tls::CertificateWatcher;
-use crate::upstream::HostLookup;
 use tidegate_layer::layer::RateLimitLayer;
 use tidegate_metrics::Metrics;
+use tidegate_proxy::transport::tls::CertificateWatcher;
+use tidegate_proxy::upstream::HostLookup;
 use tidegate_store::StoreError;
 
 /// The longest time for open requests of operators after the admin socket was handed over.

@@ -14,10 +14,10 @@ use super::running::{ReloadReport, Running};
 use super::store_probe::UnreachableStore;
 use crate::admin::{Admin, GatewayProblem, ProblemKind};
 use crate::service::{DomainSink, StreamState, follow_control_plane};
-use crate::upstream::HostLookup;
 use tidegate_config::built::Part;
 use tidegate_config::{Config, ControlPlane, Problem, WithSentDomains};
 use tidegate_metrics::{Metrics, ReloadOutcome};
+use tidegate_proxy::upstream::HostLookup;
 
 /// The longest time that a start waits for the first configuration.
 const MAX_START_DELAY: Duration = Duration::from_secs(3);

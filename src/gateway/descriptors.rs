@@ -8,8 +8,8 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::listen_entries::listen_entries;
-use crate::transport::{MAX_PIPES, disable_pipes};
 use tidegate_config::Config;
+use tidegate_proxy::transport::{MAX_PIPES, disable_pipes};
 
 /// Descriptors for everything but connections and workers, with a margin: logs, signals, the store, 64 admin
 /// connections, and up to 64 rejected clients that still read their response.

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::identity_files::IdentityFiles;
 use super::reload_file::RuleFileWatcher;
 use crate::admin::{Admin, GatewayProblem, ProblemKind};
-use crate::transport::tls::{CertificateFault, CertificateWatcher, FileKind};
+use tidegate_proxy::transport::tls::{CertificateFault, CertificateWatcher, FileKind};
 
 /// The time between two polls. A change of the rule file is in force after at most two.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::credentials::{ApiKeys, KeyTable, TokenVerifier, UserTable, Users, Verifiers, key_file, user_file};
-use crate::transport::tls::{ServerCertificate, check_client_auth, system_roots};
-use crate::upstream::tls::{TlsSetupError, check};
 use tidegate_config::{CheckedCertificate, FileChecks, LoadedVerifier, UpstreamTlsFault, quote};
+use tidegate_proxy::transport::tls::{ServerCertificate, check_client_auth, system_roots};
+use tidegate_proxy::upstream::tls::{TlsSetupError, check};
 use tidegate_rules::rules::Verifier;
 use tidegate_rules::settings::files::{ConfiguredFile, TlsFileError, read_bounded};
 use tidegate_rules::settings::identities::IdentitySettings;

@@ -12,10 +12,12 @@ use super::listen_entries::{ListenEntry, Role, listen_entries};
 use super::socket_file::{self, CurrentSockets, ListeningSocket, OWNER_ONLY};
 use super::{GatewayStartError, descriptors};
 use crate::gateway::access;
-use crate::server::{Drain, DrainReason, DrainTrigger, GatewayConnections, Server, bind, bind_alone, ensure_free};
-use crate::transport::tls::{CertificateWatcher, Termination};
 use tidegate_config::{Config, Listen, ListenAddress};
 use tidegate_metrics::Metrics;
+use tidegate_proxy::server::{
+    Drain, DrainReason, DrainTrigger, GatewayConnections, Server, bind, bind_alone, ensure_free,
+};
+use tidegate_proxy::transport::tls::{CertificateWatcher, Termination};
 
 /// How long a reload waits until the workers have closed the sockets of a removed listener.
 const CLOSE_RETRIES: u32 = 50;

@@ -63,9 +63,9 @@ use self::store_probe::UnreachableStore;
 use self::threads::Threads;
 use crate::admin;
 use crate::gateway::access::Traces;
-use crate::server::DrainTrigger;
 use tidegate_config::{Config, ConfigLoadError, ListenAddress, Problems, RuleFile};
 use tidegate_layer::layer::{RateLimitLayer, RateLimitLayerBuilder};
+use tidegate_proxy::server::DrainTrigger;
 
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);
 

@@ -21,12 +21,12 @@ use super::upstreams::WorkerUpstreams;
 use super::worker::{WorkerCommand, WorkerHandle};
 use crate::admin::{Admin, ConfigProblem};
 use crate::credentials::Verifiers;
-use crate::forward::find_in;
-use crate::upstream::Upstreams;
 use tidegate_config::diff::ConfigDiff;
 use tidegate_config::{AccessLog, Config};
 use tidegate_layer::layer::{RateLimitLayer, Stores};
 use tidegate_metrics::Metrics;
+use tidegate_proxy::forward::find_in;
+use tidegate_proxy::upstream::Upstreams;
 use tidegate_rules::rules::Verifier;
 use tidegate_store::Store;
 

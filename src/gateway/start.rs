@@ -20,15 +20,15 @@ use super::{Gateway, Reloader};
 use crate::admin::talkers::Talkers;
 use crate::admin::{Admin, Readiness};
 use crate::credentials::Verifiers;
-use crate::forward::find_in;
 use crate::gateway::access::Traces;
-use crate::server::Drain;
 use crate::service::TakeTokens;
-use crate::upstream::{NameTasks, Upstreams, run_checks};
 use tidegate_config::Config;
 use tidegate_layer::layer::{RateLimitLayer, Stores, Unmatched};
 use tidegate_layer::rejected::RejectedClients;
 use tidegate_metrics::Metrics;
+use tidegate_proxy::forward::find_in;
+use tidegate_proxy::server::Drain;
+use tidegate_proxy::upstream::{NameTasks, Upstreams, run_checks};
 use tidegate_rules::request::sanitize::NextHop;
 use tidegate_store::Store;
 

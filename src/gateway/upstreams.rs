@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::authorization::{AnswerCache, services};
-use crate::transport::tls::CertificateWatcher;
-use crate::upstream::tls::UpstreamTlsConfigs;
-use crate::upstream::{NameTasks, Resolver, TargetStates, Upstreams};
 use tidegate_layer::authorization::WorkerServices;
 use tidegate_metrics::Metrics;
+use tidegate_proxy::transport::tls::CertificateWatcher;
+use tidegate_proxy::upstream::tls::UpstreamTlsConfigs;
+use tidegate_proxy::upstream::{NameTasks, Resolver, TargetStates, Upstreams};
 use tidegate_rules::settings::upstream::UpstreamSettings;
 
 type Settings = BTreeMap<Arc<str>, UpstreamSettings>;

@@ -18,11 +18,11 @@ use super::threads::Threads;
 use super::{MAINTENANCE_INTERVAL, runtime};
 use crate::admin::Readiness;
 use crate::admin::talkers::TalkerRecorder;
-use crate::forward::Forward;
 use crate::gateway::access::{AccessLogLayer, Traces};
-use crate::server::{Drain, HttpService};
 use crate::service::{CallServices, TakeTokens};
 use tidegate_layer::layer::RateLimitLayer;
+use tidegate_proxy::forward::Forward;
+use tidegate_proxy::server::{Drain, HttpService};
 use tidegate_store::Store;
 
 /// The parts of which a worker is built.

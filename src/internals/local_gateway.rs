@@ -12,15 +12,15 @@ use tokio::runtime;
 use tower::{Layer, Service};
 
 use crate::authorization::{AnswerCache, services};
-use crate::forward::{Forward, find_in};
 use crate::gateway::access::AccessLogLayer;
-use crate::server::{Drain, DrainTrigger, GatewayConnections, Server, bind};
-use crate::transport::tls::CertificateWatcher;
-use crate::upstream::tls::UpstreamTlsConfigs;
-use crate::upstream::{RequestBody, Resolver, ResponseBody, TargetStates, Upstreams};
 use tidegate_config::Config;
 use tidegate_layer::layer::{LayerError, NotSent, RateLimitLayer, Stores};
 use tidegate_metrics::Metrics;
+use tidegate_proxy::forward::{Forward, find_in};
+use tidegate_proxy::server::{Drain, DrainTrigger, GatewayConnections, Server, bind};
+use tidegate_proxy::transport::tls::CertificateWatcher;
+use tidegate_proxy::upstream::tls::UpstreamTlsConfigs;
+use tidegate_proxy::upstream::{RequestBody, Resolver, ResponseBody, TargetStates, Upstreams};
 use tidegate_rules::request::sanitize::NextHop;
 
 /// The first listener of a gateway, with one worker on the current Tokio runtime. Ends on drop.

@@ -1,19 +1,16 @@
 //! Functions of the gateway that benchmarks measure and the fuzzer calls.
 
 use std::hint::black_box;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response};
+use http::{HeaderValue, Response};
 use http_body_util::Full;
 
 use crate::admin;
 use crate::credentials::{ApiKeys, key_file};
 use crate::gateway::GATEWAY_FILES;
-use crate::http::http1::{Framing, Malformed, Piece, RemainingBody};
-use crate::server::proxy_protocol::header;
 use tidegate_config::RuleFile;
 use tidegate_layer::headers::Members;
 use tidegate_layer::layer::{LayerError, RateLimitLayer};
@@ -114,56 +111,8 @@ pub fn for_each_redis_key(charge: &Charge, secret: &KeySecret, mut each: impl Fn
     tidegate_store::redis_keys(charge, secret, &mut String::new(), |key| each(key));
 }
 
-/// Parses a PROXY protocol header. Returns `None` if the bytes are not a header, `Some(Ok(n))` if `n` more bytes are
-/// needed, and `Some(Err(client))` for a complete header, with the client if it names one.
-pub fn parse_proxy_header(bytes: &[u8]) -> Option<Result<usize, Option<SocketAddr>>> {
-    Some(match header::parse(bytes).ok()? {
-        header::Parsed::More(more) => Ok(more),
-        header::Parsed::Complete(header::ProxySource::Client(client)) => Err(Some(client.address)),
-        header::Parsed::Complete(header::ProxySource::Proxy) => Err(None),
-    })
-}
-
 /// Returns the normalized path, or `None` if the path is invalid.
 pub fn normalize_path(path: &str) -> Option<String> {
     let normal = tidegate_rules::request::path::normalize(path, EncodedSlash::Reject).ok()?;
     Some(normal.normalized().to_owned())
-}
-
-/// A decoded chunked body.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DecodedBody {
-    /// The data of the chunks.
-    pub data: Vec<u8>,
-    /// The trailers.
-    pub trailers: HeaderMap,
-    /// The number of bytes after the body.
-    pub rest: usize,
-}
-
-/// The chunked body is malformed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MalformedChunks;
-
-/// Decodes a chunked body that arrives in these parts. Returns `None` if the body is incomplete.
-///
-/// # Errors
-/// The body is malformed.
-pub fn decode_chunked<'b>(parts: impl IntoIterator<Item = &'b [u8]>) -> Result<Option<DecodedBody>, MalformedChunks> {
-    let (mut left, mut unread, mut body) = (RemainingBody::new(Framing::Chunked), Bytes::new(), DecodedBody::default());
-    let mut parts = parts.into_iter();
-    loop {
-        match left.take(&mut unread).map_err(|Malformed| MalformedChunks)? {
-            Piece::Data(data) => body.data.extend_from_slice(&data),
-            Piece::End(trailers) => {
-                body.trailers = trailers.unwrap_or_default();
-                body.rest = unread.len() + parts.map(<[u8]>::len).sum::<usize>();
-                return Ok(Some(body));
-            }
-            Piece::NeedInput => match parts.next() {
-                Some(part) => unread = Bytes::copy_from_slice(part),
-                None => return Ok(None),
-            },
-        }
-    }
 }

@@ -12,9 +12,9 @@ use tower::{Layer, Service};
 
 use crate::admin::talkers::{Amount, Talkers};
 use crate::gateway::access::{AccessLog, AccessLogLayer};
-use crate::upstream::RequestBody;
 use tidegate_layer::layer::{LayerError, Peer, RateLimitLayer, RateLimited};
 use tidegate_limit::clock::wall_time;
+use tidegate_proxy::upstream::RequestBody;
 
 /// A gateway without sockets, upstreams and access log, which can count its clients.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use http::StatusCode;
 use prost::DecodeError;
 
 use super::MAX_BODY;
-use crate::http::grpc::BadFrame;
+use tidegate_proxy::http::grpc::BadFrame;
 use tidegate_service::CallError;
 
 /// Why a call gets no decision.

@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 
 use super::MAX_BODY;
 use super::bad_call::BadCall;
-use crate::upstream::{RequestBody, TooLong};
+use tidegate_proxy::upstream::{RequestBody, TooLong};
 
 /// How many bytes of incomplete bodies a worker keeps. A body that arrives in one piece does not count, so that short calls are
 /// not affected when incomplete bodies fill the memory.
@@ -92,7 +92,7 @@ mod tests {
     use http_body_util::StreamBody;
 
     use super::*;
-    use crate::transport::BodyData;
+    use tidegate_proxy::transport::BodyData;
 
     fn body(pieces: Vec<Vec<u8>>) -> RequestBody {
         let frame = |piece: Vec<u8>| Ok::<_, Infallible>(Frame::data(BodyData::from(Bytes::from(piece))));

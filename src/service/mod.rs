@@ -1,7 +1,7 @@
 //! Envoy's rate limit service: a proxy describes a request in a call, over gRPC or HTTP, and gets the decision of the limits
 //! of a domain. A program takes permits of the limits that it names.
 //!
-//! [`grpc`] and [`http`] read calls and write answers, on connections of [`server`](crate::server). [`decide`] asks the
+//! [`grpc`] and [`http`] read calls and write answers, on connections of [`server`](tidegate_proxy::server). [`decide`] asks the
 //! limits, and [`answer`] makes the answer, which is the same for both. [`take`] is for programs.
 
 mod answer;
@@ -31,8 +31,8 @@ use self::take::Access;
 pub(crate) use self::take::TakeTokens;
 pub(crate) use self::xds::{DomainSink, StreamState, run as follow_control_plane};
 use crate::admin::Readiness;
-use crate::upstream::RequestBody;
 use tidegate_layer::layer::RateLimitLayer;
+use tidegate_proxy::upstream::RequestBody;
 use tidegate_service::{Call, CallError};
 
 /// The longest body of a call, in bytes: of 17 descriptors with the longest value.

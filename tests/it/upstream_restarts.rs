@@ -136,7 +136,8 @@ routes:
             Origin::closed_port()
         ),
     );
-    let (program, address, admin) = Program::run(&file, &["--workers", "2", "--log", "info,tidegate::upstream=off"]);
+    let (program, address, admin) =
+        Program::run(&file, &["--workers", "2", "--log", "info,tidegate_proxy::upstream=off"]);
     assert_eq!(get(&mut Raw::connect(admin).await, "/readyz", "").await.status(), 200);
     let before = program.descriptors();
 

@@ -9,10 +9,10 @@ use super::history::{History, Recent, Series};
 use super::latency::Latency;
 use crate::admin::problems::GatewayProblem;
 use crate::admin::{Active, Admin};
-use crate::upstream::TargetCondition;
 use tidegate_config::dashboard::DashboardMode;
 use tidegate_limit::clock::unix_seconds;
 use tidegate_metrics::ConnectionSample;
+use tidegate_proxy::upstream::TargetCondition;
 
 /// The errors of a rule file that an event contains at most. `/api/v1/config` has all.
 const MAX_ERRORS: usize = 20;

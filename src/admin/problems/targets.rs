@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::MAX_PROBLEMS;
 use super::entry::{GatewayProblem, ProblemKind};
 use crate::admin::Active;
-use crate::upstream::{LastCheck, TargetCondition, TargetName, TargetUse};
+use tidegate_proxy::upstream::{LastCheck, TargetCondition, TargetName, TargetUse};
 
 /// The number of failures since the last response from which a usable target is a problem. It is not ejected if it is the
 /// only one.

@@ -17,8 +17,8 @@ use tokio::time::timeout;
 use super::address::AdminAddress;
 use super::table::printable;
 use crate::cli::rule_file;
-use crate::upstream::http_client::exchange;
 use tidegate_config::RuleFile;
+use tidegate_proxy::upstream::http_client::exchange;
 
 /// The longest time until the gateway accepts a connection, and until it has answered.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

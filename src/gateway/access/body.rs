@@ -9,8 +9,8 @@ use http_body_util::{Either, Full};
 
 use super::catch_panic::catch_panic;
 use super::line::LogLine;
-use crate::transport::{BodyData, poll_body_data};
 use tidegate_metrics::Metrics;
+use tidegate_proxy::transport::{BodyData, poll_body_data};
 
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

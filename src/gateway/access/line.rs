@@ -18,10 +18,10 @@ use super::traces::RequestSpan;
 use super::traces::RequestSummary;
 use super::{TARGET, sample};
 use crate::admin::talkers::{TalkerRecorder, Use};
-use crate::server::Rejection;
-use crate::upstream::{LastAttempt, RequestBody, Trace};
 use tidegate_layer::layer::{Peer, ReportHandle, RequestReport};
 use tidegate_limit::clock::{Stopwatch, Timestamp};
+use tidegate_proxy::server::Rejection;
+use tidegate_proxy::upstream::{LastAttempt, RequestBody, Trace};
 
 /// The status of a request whose client disconnected before the response, as in nginx.
 const CLIENT_GONE: u16 = 499;

@@ -36,12 +36,12 @@ pub(crate) use self::line::log_rejection;
 pub(crate) use self::sample::set_sample;
 pub(crate) use self::traces::Traces;
 use crate::admin::talkers::TalkerRecorder;
-use crate::forward::Forward;
-use crate::transport::BodyData;
-use crate::upstream::RequestBody;
 use tidegate_layer::layer::{RateLimited, X_REQUEST_ID};
 use tidegate_layer::local_response::{GrpcCall, LocalResponse};
 use tidegate_metrics::Metrics;
+use tidegate_proxy::forward::Forward;
+use tidegate_proxy::transport::BodyData;
+use tidegate_proxy::upstream::RequestBody;
 
 /// The target of access log events, which separates them from the program log.
 pub(crate) const TARGET: &str = "tidegate::access";

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use http::Request;
 
 use super::TRACES_TARGET;
-use crate::upstream::{HostLookup, RequestBody};
 use tidegate_layer::layer::RateLimitLayer;
 use tidegate_metrics::Metrics;
+use tidegate_proxy::upstream::{HostLookup, RequestBody};
 
 /// No traces.
 #[derive(Clone, Debug, Default)]

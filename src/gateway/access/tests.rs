@@ -11,12 +11,13 @@ use http_body_util::{BodyExt, Empty};
 use tower::Layer;
 
 use super::*;
-use crate::server::{Drain, DrainTrigger, Server, bind_one};
-use crate::upstream::{BoxError, ResponseBody};
 use crate::wire::raw::Raw;
 use crate::wire::soon;
 use tidegate_config::{Config, Listen, ListenAddress};
 use tidegate_layer::layer::RateLimitLayer;
+use tidegate_proxy::server::{Drain, DrainTrigger, GatewayConnections, Server, bind};
+use tidegate_proxy::upstream::BoxError;
+use tidegate_rules::client::AddressRules;
 
 const RULES: &str = "
 routes: [{ name: all, match: { path: /** }, limits: [{ name: l, mode: OVERALL, rate: 100, interval: 1h }] }]
@@ -36,7 +37,7 @@ struct Running {
 }
 
 impl Service<Request<RequestBody>> for Panicking {
-    type Response = Response<ResponseBody>;
+    type Response = Response<RequestBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
@@ -51,7 +52,7 @@ impl Service<Request<RequestBody>> for Panicking {
             assert_ne!(path, "/panic", "a bug");
             let body = if path == "/late" { RequestBody::new(PanickingBody(1)) } else { RequestBody::none() };
             tokio::task::yield_now().await;
-            Ok(Response::new(ResponseBody::echo(body)))
+            Ok(Response::new(body))
         })
     }
 }
@@ -71,10 +72,12 @@ fn start() -> Running {
     let layer = RateLimitLayer::new(&Config::parse(RULES).unwrap(), Arc::clone(&metrics)).unwrap();
     let service = AccessLogLayer::default().layer(layer.layer(Panicking));
     let listen = Listen::new(ListenAddress::parse("127.0.0.1:0").unwrap());
-    let listener = bind_one(&listen.address);
-    let address = listener.local_addr().unwrap();
+    let listener = bind(listen.address.tcp().unwrap(), 1, Vec::new()).unwrap().remove(0);
+    let address = listener.local_addr().unwrap().as_socket().unwrap();
     let (trigger, drain) = Drain::new();
-    tokio::spawn(Server::new(&listen, Arc::clone(&metrics), drain).serve(listener, service));
+    let connections = GatewayConnections::new(usize::MAX, AddressRules::default(), Arc::clone(&metrics));
+    let server = Server::with_connections(&connections, &listen, None, drain, |_| {});
+    tokio::spawn(server.serve(listener, service));
     Running { address, metrics, _trigger: trigger }
 }
 

@@ -5,10 +5,10 @@ use prost::Message;
 
 use super::CallContext;
 use super::status::Status;
-use crate::http::grpc::only_message;
-use crate::http::grpc_health::{HealthCheckRequest, HealthCheckResponse, NOT_SERVING, SERVING};
 use crate::service::bad_call::BadCall;
-use crate::upstream::RequestBody;
+use tidegate_proxy::http::grpc::only_message;
+use tidegate_proxy::http::grpc_health::{HealthCheckRequest, HealthCheckResponse, NOT_SERVING, SERVING};
+use tidegate_proxy::upstream::RequestBody;
 
 /// The names of the service. The empty name is for the whole server, and envoyproxy/ratelimit has the second.
 const SERVICES: [&str; 3] = ["", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"];

@@ -18,12 +18,12 @@ use super::CallContext;
 use super::bad_call::BadCall;
 use super::decide::Pending;
 use super::response_body::{CallBody, text};
-use crate::http::grpc::{frame, only_message};
-use crate::http::grpc_health;
-use crate::upstream::RequestBody;
 use tidegate_layer::local_response::GrpcCall;
 use tidegate_limit::clock::Stopwatch;
 use tidegate_metrics::CallResult;
+use tidegate_proxy::http::grpc::{frame, only_message};
+use tidegate_proxy::http::grpc_health;
+use tidegate_proxy::upstream::RequestBody;
 use tidegate_service::{Call, CallError};
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";

@@ -12,9 +12,9 @@ use super::bad_call::BadCall;
 use super::decide::Pending;
 use super::response_body::{CallBody, text};
 use super::take;
-use crate::upstream::RequestBody;
 use tidegate_limit::clock::Stopwatch;
 use tidegate_metrics::CallResult;
+use tidegate_proxy::upstream::RequestBody;
 use tidegate_service::{Call, CallError};
 
 /// Responds to a request.

@@ -14,10 +14,10 @@ pub(crate) use self::access::TakeTokens;
 use self::problem::Problem;
 use super::CallContext;
 use super::response_body::CallBody;
-use crate::upstream::RequestBody;
 use tidegate_layer::layer::take::{ReturnedOnce, TakeError};
 use tidegate_limit::clock::Stopwatch;
 use tidegate_metrics::CallResult;
+use tidegate_proxy::upstream::RequestBody;
 
 /// The start of all paths.
 pub(super) const PATHS: &str = "/v1/";

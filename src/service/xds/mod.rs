@@ -15,10 +15,10 @@ use tokio::time::sleep;
 
 use self::backoff::Backoff;
 use self::session::Session;
-use crate::upstream::HostLookup;
-use crate::upstream::settings::{Timeouts, UpstreamSettings};
 use tidegate_config::ControlPlane;
 use tidegate_config::built::Part;
+use tidegate_proxy::upstream::HostLookup;
+use tidegate_proxy::upstream::settings::{Timeouts, UpstreamSettings};
 
 /// The longest time for each step of an attempt to connect: for the name, the connection with TLS, and HTTP/2.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

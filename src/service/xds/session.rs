@@ -13,8 +13,8 @@ use super::messages::{DiscoveryRequest, DiscoveryResponse, Node, Status};
 use super::resources::{self, TYPE_URL};
 use super::size::{BadSize, MessageKind};
 use super::{DomainSink, StreamState};
-use crate::upstream::settings::UpstreamSettings;
-use crate::upstream::{CallEnd, GrpcCall, HostLookup};
+use tidegate_proxy::upstream::settings::UpstreamSettings;
+use tidegate_proxy::upstream::{CallEnd, GrpcCall, HostLookup};
 
 /// The method of the stream, as of envoyproxy/ratelimit.
 const METHOD: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";

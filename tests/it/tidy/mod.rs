@@ -13,7 +13,7 @@ use self::tree::{all, rust};
 /// Tests that may sleep: the path, the reason. All other tests wait for a condition or use virtual time.
 const SLEEPERS: &[(&str, &str)] = &[
     ("src/admin/tests.rs", "sleeps in virtual time"),
-    ("src/server/tests", "tests the pauses of a slow client"),
+    ("crates/proxy/src/server/tests", "tests the pauses of a slow client"),
     ("crates/store/src/redis/mod.rs", "polls until Redis replies"),
     ("tests/it/concurrency/fairness.rs", "holds slots for some milliseconds, and counts the calls of a second"),
     ("tests/it/concurrency/law.rs", "shows that a request waits"),

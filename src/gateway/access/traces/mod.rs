@@ -21,11 +21,11 @@ use self::export::{Exporter, SpanQueue};
 use self::settings::{Sampler, Settings};
 pub(super) use self::spans::RequestSummary;
 use super::TRACES_TARGET;
-use crate::upstream::{HostLookup, RequestBody};
 use tidegate_layer::layer::RateLimitLayer;
 use tidegate_limit::clock::system_time;
 use tidegate_limit::random::random;
 use tidegate_metrics::Metrics;
+use tidegate_proxy::upstream::{HostLookup, RequestBody};
 
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 

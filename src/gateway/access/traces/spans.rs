@@ -12,10 +12,10 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use super::RequestSpan;
 use super::export::RequestSpans;
-use crate::upstream::LastAttempt;
 use tidegate_layer::layer::RequestReport;
 use tidegate_limit::clock::Stopwatch;
 use tidegate_limit::random::random;
+use tidegate_proxy::upstream::LastAttempt;
 
 /// The data of an ended request.
 #[derive(Debug)]

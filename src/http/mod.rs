@@ -1,7 +1,0 @@
-//! The formats of HTTP/1 and HTTP/2 that servers and clients share.
-
-pub(crate) mod grpc;
-pub(crate) mod grpc_health;
-pub(crate) mod grpc_messages;
-pub(crate) mod http1;
-pub(crate) mod http2;
