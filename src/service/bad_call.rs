@@ -4,6 +4,9 @@ use http::StatusCode;
 use prost::DecodeError;
 
 use super::MAX_BODY;
+use tidegate_layer::layer::ActiveDomains;
+use tidegate_limit::clock::Stopwatch;
+use tidegate_metrics::CallResult;
 use tidegate_proxy::http::grpc::BadFrame;
 use tidegate_service::CallError;
 
@@ -37,6 +40,14 @@ pub(super) enum BadCall {
     /// The caller wants to give permits back.
     #[error("negative hits are not supported")]
     NegativeHits,
+}
+
+impl BadCall {
+    /// Counts and logs a call that arrived at the start of `since`.
+    pub(super) fn record(&self, active: &ActiveDomains, since: Stopwatch) {
+        active.other_calls().answered(CallResult::Invalid, since.elapsed());
+        tracing::debug!(error = %self, "invalid call of the rate limit service");
+    }
 }
 
 /// The codes of gRPC for these errors (gRPC's statuscodes.md). A call without a domain or descriptors has the code of

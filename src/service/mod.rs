@@ -14,6 +14,7 @@ mod grpc;
 mod http;
 mod lists;
 mod response_body;
+mod structs;
 mod take;
 mod unit;
 mod xds;

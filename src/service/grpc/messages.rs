@@ -2,7 +2,7 @@
 //! Fields without an effect here are left out, and skipped in calls. Enums are numbers, so that unknown values are errors of
 //! the call and not 0.
 
-use super::structs::Struct;
+use crate::service::structs::Struct;
 
 /// A call.
 #[derive(Clone, PartialEq, prost::Message)]

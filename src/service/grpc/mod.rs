@@ -6,7 +6,6 @@ mod messages;
 mod request;
 mod response;
 mod status;
-mod structs;
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
@@ -20,7 +19,6 @@ use super::decide::Pending;
 use super::response_body::{CallBody, text};
 use tidegate_layer::local_response::GrpcCall;
 use tidegate_limit::clock::Stopwatch;
-use tidegate_metrics::CallResult;
 use tidegate_proxy::http::grpc::{frame, only_message};
 use tidegate_proxy::http::grpc_health;
 use tidegate_proxy::upstream::RequestBody;
@@ -56,8 +54,7 @@ async fn should_rate_limit(context: &CallContext, body: RequestBody) -> Result<R
     match pending {
         Ok(pending) => Ok(response::message(pending.decide(&active).await)),
         Err(error) => {
-            active.other_calls().answered(CallResult::Invalid, since.elapsed());
-            tracing::debug!(%error, "invalid call of the rate limit service");
+            error.record(&active, since);
             Err(error.into())
         }
     }

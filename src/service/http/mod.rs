@@ -13,7 +13,6 @@ use super::decide::Pending;
 use super::response_body::{CallBody, text};
 use super::take;
 use tidegate_limit::clock::Stopwatch;
-use tidegate_metrics::CallResult;
 use tidegate_proxy::upstream::RequestBody;
 use tidegate_service::{Call, CallError};
 
@@ -48,8 +47,7 @@ async fn json(context: &CallContext, body: RequestBody) -> Response<CallBody> {
     let answer = match pending {
         Ok(pending) => pending.decide(&active).await,
         Err(error) => {
-            active.other_calls().answered(CallResult::Invalid, since.elapsed());
-            tracing::debug!(%error, "invalid call of the rate limit service");
+            error.record(&active, since);
             return text(error.http_status(), &error.to_string());
         }
     };

@@ -1,10 +1,10 @@
 //! The messages of xDS (envoy/service/discovery/v3/discovery.proto) and the configurations of envoyproxy/ratelimit
 //! (ratelimit/config/ratelimit/v3/rls_conf.proto), with the fields that are used.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
-use prost::{Enumeration, Message, Oneof};
+use prost::{Enumeration, Message};
+
+use crate::service::structs::Struct;
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct DiscoveryRequest {
@@ -125,40 +125,4 @@ pub(super) enum RateLimitUnit {
     Month = 5,
     Year = 6,
     Week = 7,
-}
-
-/// google.protobuf.Struct
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Struct {
-    #[prost(btree_map = "string, message", tag = "1")]
-    pub(super) fields: BTreeMap<String, Value>,
-}
-
-/// google.protobuf.Value
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Value {
-    #[prost(oneof = "Kind", tags = "2, 3, 4, 5, 6")]
-    pub(super) kind: Option<Kind>,
-}
-
-/// The kinds of a value. A value without a kind is null.
-#[derive(Clone, PartialEq, Oneof)]
-pub(super) enum Kind {
-    #[prost(double, tag = "2")]
-    Number(f64),
-    #[prost(string, tag = "3")]
-    Text(String),
-    #[prost(bool, tag = "4")]
-    Bool(bool),
-    #[prost(message, tag = "5")]
-    Struct(Struct),
-    #[prost(message, tag = "6")]
-    List(ListValue),
-}
-
-/// google.protobuf.ListValue
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct ListValue {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) values: Vec<Value>,
 }

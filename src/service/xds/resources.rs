@@ -3,10 +3,9 @@
 
 use prost::Message;
 
-use super::messages::{
-    Any, Kind, RateLimitConfig, RateLimitDescriptor, RateLimitPolicy, RateLimitReplace, RateLimitUnit, Struct, Value,
-};
+use super::messages::{Any, RateLimitConfig, RateLimitDescriptor, RateLimitPolicy, RateLimitReplace, RateLimitUnit};
 use super::size::{BadSize, MessageKind};
+use crate::service::structs::{Kind, Struct, Value};
 use tidegate_config::built::{Item, Map, Part};
 use tidegate_config::quote;
 
@@ -106,11 +105,11 @@ fn map(Struct { fields }: Struct) -> Map {
 
 fn value(Value { kind }: Value) -> Item {
     match kind {
-        None => Item::Plain("null".to_owned()),
+        None | Some(Kind::Null(_)) => Item::Plain("null".to_owned()),
         Some(Kind::Number(number)) => Item::Plain(number.to_string()),
         Some(Kind::Text(text)) => text.into(),
         Some(Kind::Bool(flag)) => flag.into(),
-        Some(Kind::Struct(fields)) => map(fields).into(),
+        Some(Kind::Object(fields)) => map(fields).into(),
         Some(Kind::List(values)) => list(values.values, value),
     }
 }
@@ -123,9 +122,9 @@ fn list<T>(values: Vec<T>, item: impl Fn(T) -> Item) -> Item {
 mod tests {
     use tidegate_service::{Rate, Unit};
 
-    use super::super::messages::ListValue;
     use super::*;
     use crate::Gateway;
+    use crate::service::structs::List;
 
     fn limited(unit: RateLimitUnit, requests_per_unit: u32) -> RateLimitPolicy {
         RateLimitPolicy { unit: unit.into(), requests_per_unit, ..RateLimitPolicy::default() }
@@ -173,10 +172,11 @@ mod tests {
     #[test]
     fn metadata_keeps_its_types() {
         let of = |kind| Value { kind: Some(kind) };
-        let list = ListValue { values: vec![of(Kind::Number(0.5)), Value { kind: None }, of(Kind::Bool(true))] };
+        let nulls = [of(Kind::Null(0)), Value { kind: None }];
+        let list = List { values: [[of(Kind::Number(0.5)), of(Kind::Bool(true))], nulls].concat() };
         let fields = [("list".to_owned(), of(Kind::List(list))), ("tier".to_owned(), of(Kind::Text("2".to_owned())))];
         let shown = format!("{:?}", map(Struct { fields: fields.into() }));
-        let list = r#"List([Plain("0.5"), Plain("null"), Plain("true")])"#;
+        let list = r#"List([Plain("0.5"), Plain("true"), Plain("null"), Plain("null")])"#;
         assert_eq!(shown, format!(r#"Map([("list", {list}), ("tier", Text("2"))])"#));
     }
 }

@@ -1,4 +1,4 @@
-//! JSON objects as messages (google/protobuf/struct.proto).
+//! JSON objects as messages (google/protobuf/struct.proto), in answers and in configurations of a control plane.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,18 @@ use tidegate_service::Metadata;
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Struct {
     #[prost(btree_map = "string, message", tag = "1")]
-    fields: BTreeMap<String, Value>,
+    pub(super) fields: BTreeMap<String, Value>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct Value {
+pub(super) struct Value {
+    /// A value without a kind is null.
     #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6")]
-    kind: Option<Kind>,
+    pub(super) kind: Option<Kind>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-enum Kind {
+pub(super) enum Kind {
     /// The only number is 0.
     #[prost(int32, tag = "1")]
     Null(i32),
@@ -35,9 +36,9 @@ enum Kind {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct List {
+pub(super) struct List {
     #[prost(message, repeated, tag = "1")]
-    values: Vec<Value>,
+    pub(super) values: Vec<Value>,
 }
 
 impl From<Metadata> for Struct {
