@@ -344,23 +344,26 @@ pub(super) type NamedLimit = ValueOrMap<String, Box<Limit>>;
 pub(crate) static CANDIDATE: Shape = Shape {
     title: "a `candidate`",
     description: "A second quota of the same limit, evaluated as a shadow.",
-    keys: &[
-        Key {
-            name: "rate",
-            kind: Integer(1, MAX_PERMITS),
-            presence: Presence::Required("rate: 100"),
-            description: "Permits per interval.",
-            notes: &[],
-        },
-        Key {
-            name: "interval",
-            kind: IntervalKind(1, MAX_INTERVAL),
-            presence: Presence::Required("interval: 1m"),
-            description: "The interval of the rate.",
-            notes: &[],
-        },
-    ],
+    keys: &[RATE, INTERVAL],
     shared_keys: Some((&LIMIT, |key| {
         matches!(key.name, "algorithm" | "burst" | "warm_up" | "queue" | "max_wait" | "segments" | "timezone")
     })),
+};
+
+/// The rate of a quota that has no other source.
+pub(super) const RATE: Key = Key {
+    name: "rate",
+    kind: Integer(1, MAX_PERMITS),
+    presence: Presence::Required("rate: 100"),
+    description: "Permits per interval.",
+    notes: &[],
+};
+
+/// The interval of a quota that has no other source.
+pub(super) const INTERVAL: Key = Key {
+    name: "interval",
+    kind: IntervalKind(1, MAX_INTERVAL),
+    presence: Presence::Required("interval: 1m"),
+    description: "The interval of the rate. Calendar units are only for `fixed_window`.",
+    notes: &[],
 };

@@ -1,18 +1,17 @@
 //! The keys of the rate limit service.
 
 use super::keys::Kind::{
-    Address, Entries, Flag, Integer, Interval as IntervalKind, Label, List, Many, Map, Name, OneOrMany, OrMap, Scalar,
-    Short, Text, Word,
+    Address, Entries, Flag, Label, List, Many, Map, Name, OneOrMany, OrMap, Scalar, Short, Text, Word,
 };
 use super::keys::{Key, Presence, Shape};
-use super::limits::{LIMIT, Limit, MAX_PERMITS};
+use super::limits::{INTERVAL, LIMIT, Limit, RATE};
 use super::listen_tls::{LISTEN_TLS, ListenTls};
 use super::located::{Located, ValueOrMap};
 use super::read::{FromMap, MapReader};
 use super::shape::shape;
 use super::upstream_tls::{UPSTREAM_TLS, UpstreamTls};
 use crate::problem::Problems;
-use tidegate_limit::{AlgorithmName, MAX_INTERVAL, Mode};
+use tidegate_limit::{AlgorithmName, Mode};
 use tidegate_rules::limits::policy::RateLimitFields;
 use tidegate_service::Window;
 
@@ -152,20 +151,8 @@ pub(crate) static DOMAIN_LIMIT: Shape = Shape {
                           matches.",
             notes: &[],
         },
-        Key {
-            name: "rate",
-            kind: Integer(1, MAX_PERMITS),
-            presence: Presence::Required("rate: 100"),
-            description: "Permits per interval.",
-            notes: &[],
-        },
-        Key {
-            name: "interval",
-            kind: IntervalKind(1, MAX_INTERVAL),
-            presence: Presence::Required("interval: 1m"),
-            description: "The interval of the rate. Calendar units are only for `fixed_window`.",
-            notes: &[],
-        },
+        RATE,
+        INTERVAL,
         Key {
             name: "algorithm",
             kind: Word(AlgorithmName::WORDS),
