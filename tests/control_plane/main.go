@@ -62,6 +62,9 @@ func run(program string) error {
 		return err
 	}
 	defer connection.Close()
+	if err := describe(connection); err != nil {
+		return fmt.Errorf("reflection: %w", err)
+	}
 	load := startLoad(ratelimit.NewRateLimitServiceClient(connection))
 	changes := func() error {
 		for round := 1; round <= rounds; round++ {

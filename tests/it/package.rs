@@ -70,7 +70,8 @@ fn compiled_files(package: &Path) -> BTreeSet<String> {
                 folders.push(path);
                 continue;
             }
-            let text = fs::read_to_string(&path).expect("text");
+            let bytes = fs::read(&path).expect("a file");
+            let text = String::from_utf8_lossy(&bytes); // `include_bytes!` has files that are no text
             let relative = |path: &Path| path.strip_prefix(package).expect("a path below").display().to_string();
             found.insert(relative(&path));
             found.extend(included_files(&text, path.parent().expect("a folder")).iter().map(|path| relative(path)));

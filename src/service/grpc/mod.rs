@@ -1,8 +1,9 @@
-//! Calls over gRPC: `ShouldRateLimit`, and health checks of load balancers.
+//! Calls over gRPC: `ShouldRateLimit`, health checks of load balancers, and reflection.
 
 mod health;
 mod lists;
 mod messages;
+mod reflection;
 mod request;
 mod response;
 mod status;
@@ -38,6 +39,7 @@ pub(super) async fn respond(context: CallContext, request: Request<RequestBody>)
     let message = match head.uri.path() {
         SHOULD_RATE_LIMIT => should_rate_limit(&context, body).await.map(|message| frame(&message)),
         grpc_health::CHECK_PATH => health::check(&context, body).await.map(|message| frame(&message)),
+        path if reflection::PATHS.contains(&path) => return reflection::respond(body),
         _ => Err(Status::UNIMPLEMENTED),
     };
     match message {

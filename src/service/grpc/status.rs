@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderName, HeaderValue, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
 
 use super::GRPC;
 use crate::service::bad_call::BadCall;
@@ -28,14 +28,26 @@ impl Status {
     /// A health check names a service that is not served.
     pub(super) const NOT_FOUND: Self = Self { code: 5, message: Cow::Borrowed("there is no such service") };
 
+    /// A stream of reflection exceeds a bound.
+    pub(super) const QUESTION_TOO_LONG: Self = Self { code: 8, message: Cow::Borrowed("a question is too long") };
+    pub(super) const TOO_MANY_QUESTIONS: Self =
+        Self { code: 8, message: Cow::Borrowed("too many questions in a stream") };
+    pub(super) const STREAM_TOO_LONG: Self =
+        Self { code: 4, message: Cow::Borrowed("the stream is open for too long") };
+
     /// Returns the response: header fields only ("Trailers-Only" in gRPC's PROTOCOL-HTTP2.md).
     pub(super) fn into_response(self) -> Response<CallBody> {
         let mut response = Response::new(CallBody::default());
         let fields = response.headers_mut();
         fields.insert(CONTENT_TYPE, GRPC);
-        fields.insert(GRPC_STATUS, self.code.into());
-        fields.extend(HeaderValue::try_from(&*self.message).ok().map(|message| (GRPC_MESSAGE, message)));
+        fields.extend(self.into_trailers());
         response
+    }
+
+    /// Returns the trailers of a stream that ends with this status.
+    pub(super) fn into_trailers(self) -> HeaderMap {
+        let message = HeaderValue::try_from(&*self.message).ok().map(|message| (GRPC_MESSAGE, message));
+        [(GRPC_STATUS, self.code.into())].into_iter().chain(message).collect()
     }
 }
 

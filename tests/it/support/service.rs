@@ -286,6 +286,20 @@ impl GrpcClient {
         Ok(R::decode(&response[5..]).expect("a message"))
     }
 
+    /// Opens a stream. Its response may begin before its first message.
+    pub async fn open(&self, path: &str) -> GrpcStream {
+        let mut requests = soon(self.0.clone().ready()).await.expect("a usable connection");
+        let request = Request::post(format!("http://service{path}")).header("content-type", "application/grpc");
+        let request = request.header("te", "trailers").body(()).expect("a request");
+        let (response, outgoing) = requests.send_request(request, false).expect("should send");
+        let response = soon(response).await.expect("a response");
+        assert_eq!(
+            (response.status().as_u16(), &response.headers()["content-type"]),
+            (200, &"application/grpc".parse().unwrap())
+        );
+        GrpcStream { outgoing, incoming: response.into_body(), received: Vec::new() }
+    }
+
     /// Sends a body. Returns the body of the response.
     pub async fn send(&self, path: &str, body: Vec<u8>) -> Result<Vec<u8>, GrpcError> {
         let mut requests = soon(self.0.clone().ready()).await.expect("a usable connection");
@@ -308,6 +322,45 @@ impl GrpcClient {
             (0, _) => Ok(body),
             error => Err(error),
         }
+    }
+}
+
+/// An open stream of messages in both directions.
+pub struct GrpcStream {
+    outgoing: h2::SendStream<Bytes>,
+    incoming: h2::RecvStream,
+    received: Vec<u8>,
+}
+
+impl GrpcStream {
+    /// Sends a message, and waits for the next one from the service.
+    pub async fn ask<R: Message + Default>(&mut self, message: &impl Message) -> R {
+        let message = message.encode_to_vec();
+        let length = u32::try_from(message.len()).expect("a length");
+        self.outgoing
+            .send_data([&[0], &length.to_be_bytes()[..], &message].concat().into(), false)
+            .expect("should send");
+        let length = loop {
+            if let Some([_, length @ ..]) = self.received.first_chunk::<5>() {
+                let length = 5 + u32::from_be_bytes(*length) as usize;
+                if self.received.len() >= length {
+                    break length;
+                }
+            }
+            let data = soon(self.incoming.data()).await.expect("an answer").expect("data");
+            _ = self.incoming.flow_control().release_capacity(data.len());
+            self.received.extend_from_slice(&data);
+        };
+        let answer = self.received.drain(..length).skip(5).collect::<Vec<_>>();
+        R::decode(&*answer).expect("a message")
+    }
+
+    /// Ends the stream. Returns the status.
+    pub async fn end(mut self) -> u16 {
+        self.outgoing.send_data(Bytes::new(), true).expect("should send");
+        assert!(soon(self.incoming.data()).await.is_none());
+        let trailers = soon(self.incoming.trailers()).await.expect("trailers");
+        status(&trailers.expect("trailers")).0
     }
 }
 

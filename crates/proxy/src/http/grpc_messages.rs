@@ -6,7 +6,7 @@ use super::grpc::PREFIX;
 
 /// Splits the data of a stream into messages.
 #[derive(Debug)]
-pub(crate) struct Messages {
+pub struct Messages {
     buffer: BytesMut,
     /// The longest message, in bytes.
     max: usize,
@@ -20,17 +20,22 @@ pub enum BadMessage {
     Compressed,
     /// The message is longer than the bound.
     #[error("a message has {length} bytes, more than {max}")]
-    TooLong { length: usize, max: usize },
+    TooLong {
+        /// The length of the message, in bytes.
+        length: usize,
+        /// The bound.
+        max: usize,
+    },
 }
 
 impl Messages {
     /// Accepts messages of at most `max` bytes.
-    pub(crate) fn new(max: usize) -> Self {
+    pub fn new(max: usize) -> Self {
         Self { buffer: BytesMut::new(), max }
     }
 
     /// Adds the next data.
-    pub(crate) fn push(&mut self, data: &[u8]) {
+    pub fn push(&mut self, data: &[u8]) {
         self.buffer.extend_from_slice(data);
     }
 
@@ -38,7 +43,7 @@ impl Messages {
     ///
     /// # Errors
     /// See [`BadMessage`]. The stream cannot be read further.
-    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, BadMessage> {
+    pub fn next_message(&mut self) -> Result<Option<Bytes>, BadMessage> {
         let Some(prefix) = self.buffer.first_chunk::<PREFIX>() else { return Ok(None) };
         let (is_compressed, max) = (prefix[0] != 0, self.max);
         let length = prefix[1..].iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
@@ -72,7 +77,7 @@ mod tests {
             let (mut messages, mut found) = (Messages::new(5), Vec::new());
             for piece in data.chunks(size) {
                 messages.push(piece);
-                while let Some(message) = messages.next().expect("valid messages") {
+                while let Some(message) = messages.next_message().expect("valid messages") {
                     found.push(message);
                 }
             }
@@ -84,9 +89,9 @@ mod tests {
     fn long_or_compressed_message_is_an_error() {
         let mut messages = Messages::new(5);
         messages.push(b"\0\0\0\0\x06");
-        assert_eq!(messages.next(), Err(BadMessage::TooLong { length: 6, max: 5 }), "before its data arrives");
+        assert_eq!(messages.next_message(), Err(BadMessage::TooLong { length: 6, max: 5 }), "before its data arrives");
         let mut messages = Messages::new(5);
         messages.push(b"\x01\0\0\0\x01x");
-        assert_eq!(messages.next(), Err(BadMessage::Compressed));
+        assert_eq!(messages.next_message(), Err(BadMessage::Compressed));
     }
 }

@@ -2,6 +2,6 @@
 
 pub mod grpc;
 pub mod grpc_health;
-pub(crate) mod grpc_messages;
+pub mod grpc_messages;
 pub(crate) mod http1;
 pub(crate) mod http2;

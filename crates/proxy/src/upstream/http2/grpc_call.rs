@@ -90,7 +90,7 @@ impl GrpcCall {
     /// The call has ended: see [`CallEnd`].
     pub async fn next(&mut self) -> Result<Bytes, CallEnd> {
         loop {
-            if let Some(message) = self.messages.next()? {
+            if let Some(message) = self.messages.next_message()? {
                 return Ok(message);
             }
             let body = match &mut self.response {
