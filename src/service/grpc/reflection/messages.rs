@@ -1,4 +1,4 @@
-//! The messages of a stream (grpc/reflection/v1/reflection.proto). Those of `v1alpha` have the same numbers.
+//! The messages of a stream (grpc/reflection/v1/reflection.proto). `v1alpha` has the same messages.
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
