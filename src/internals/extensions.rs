@@ -120,7 +120,7 @@ impl ConfigInternals for Config {
 
 /// Returns the addresses of a service, and its limits without their lines.
 fn describe_service(Service { grpc, http, files: _, control_plane, domains }: &Service) -> String {
-    let limit = |NamedLimit { name, rule_name, rule, limit }: NamedLimit<'_>| {
+    let limit = |NamedLimit { name, rule_name, rule, limit, .. }: NamedLimit<'_>| {
         let rule = RuleLimit { location: LimitLocation::default(), ..rule.clone() };
         format!("{name}{rule_name:?}{rule:?}{:?}", limit.map(|limit| &limit.limiter))
     };

@@ -65,7 +65,8 @@ fn rejection(decided: &DecidedCall<'_>, statuses: &[Status<'_>]) -> LocalRespons
     if decided.has_store_failed {
         return LocalResponse::StoreFailed;
     }
-    let of_charges = decided.charges.charges.refusing().map(|entry| entry.limit.name.as_str());
+    let of_charges = decided.charges.charges.refusing().chain(decided.charges.banned());
+    let of_charges = of_charges.map(|entry| entry.limit.name.as_str());
     let of_rules = statuses.iter().filter(|status| status.is_over).filter_map(|status| status.limit?.name);
     let mut names: Vec<_> = of_charges.collect();
     if names.is_empty() {

@@ -5,8 +5,10 @@ use std::sync::{Arc, OnceLock};
 use hashbrown::HashMap;
 
 use crate::limit_counters::LimitCounters;
+use crate::rejected::{Cause, LimitId};
 use tidegate_metrics::{CallMetrics, Metrics, WaitMetrics};
 use tidegate_rules::charge::Limiter;
+use tidegate_rules::limits::rule::Limit;
 use tidegate_service::{AnswerSettings, Domain, Domains, LimitPaths};
 
 /// All domains, with their counters.
@@ -37,7 +39,9 @@ const TAKE_ROUTE: &str = "@take";
 struct DomainCounters {
     limits: LimitCounters,
     calls: CallMetrics,
-    /// Made when a program first takes permits of the domain.
+    /// The identity of bans, for operators.
+    bans: LimitId,
+    /// Made when a program or an operator first names a limit of the domain.
     paths: OnceLock<LimitPaths>,
 }
 
@@ -47,6 +51,7 @@ pub struct FoundDomain<'d> {
     pub domain: &'d Domain,
     pub limits: &'d LimitCounters,
     pub calls: &'d CallMetrics,
+    pub bans: LimitId,
     paths: &'d OnceLock<LimitPaths>,
 }
 
@@ -55,7 +60,11 @@ impl CompiledDomains {
         let counters = |domain: &Domain| {
             let route: Arc<str> = domain.route().into();
             let limits = LimitCounters::new(&route, domain.limits(), metrics);
-            (domain.name().to_owned(), DomainCounters { limits, calls: metrics.calls(route), paths: OnceLock::new() })
+            let bans = LimitId::of_cause(&route, Cause::Banned);
+            (
+                domain.name().to_owned(),
+                DomainCounters { limits, calls: metrics.calls(route), bans, paths: OnceLock::new() },
+            )
         };
         let by_route = domains.iter().map(|domain| (domain.route().to_owned(), domain.name().to_owned()));
         Self {
@@ -69,8 +78,16 @@ impl CompiledDomains {
 
     /// Returns the domain with this name.
     pub fn find(&self, name: &str) -> Option<FoundDomain<'_>> {
-        let (domain, DomainCounters { limits, calls, paths }) = (self.domains.get(name)?, self.counters.get(name)?);
-        Some(FoundDomain { domain, limits, calls, paths })
+        let (domain, DomainCounters { limits, calls, bans, paths }) =
+            (self.domains.get(name)?, self.counters.get(name)?);
+        Some(FoundDomain { domain, limits, calls, bans: *bans, paths })
+    }
+
+    /// Returns the limit of a domain, given the route of the domain.
+    pub fn find_limit(&self, route: &str, limit: &str) -> Option<(&str, &Limit)> {
+        let found = self.find(self.by_route.get(route)?)?;
+        let limit = found.domain.limit_on(found.paths(), limit).or_else(|| found.domain.limit(limit))?;
+        Some((found.domain.route(), limit))
     }
 
     /// Returns the domain with this route, see [`Domain::route`], or with this name after a slash.

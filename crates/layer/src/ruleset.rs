@@ -23,6 +23,7 @@ use tidegate_metrics::{InFlightMetrics, Metrics, RouteMetrics, ServiceMetrics, W
 use tidegate_rules::charge::{ClientId, Limiter};
 use tidegate_rules::client::ClientSource;
 use tidegate_rules::limits::policy::Policy;
+use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::request::facts::grpc_timeout::{Received, has_grpc_timeout};
 use tidegate_rules::request::facts::{BadRequest, Facts, HostRequirement};
 use tidegate_rules::request::sanitize::{
@@ -217,6 +218,12 @@ impl RuleSet {
     /// Returns `true` if each request gets an id.
     pub fn assigns_request_ids(&self) -> bool {
         self.rules.requests.request_id
+    }
+
+    /// Returns the limit with this name of a route or a domain, with the route that operators see.
+    pub fn find_limit(&self, route: &str, limit: &str) -> Option<(&str, &Limit)> {
+        let of_routes = || self.rules.limits().find(|(owner, other)| *owner == route && other.name == limit);
+        self.domains.find_limit(route, limit).or_else(of_routes)
     }
 
     /// Returns the limiters of all limits, of routes and of domains.

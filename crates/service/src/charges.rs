@@ -2,13 +2,12 @@
 
 use smallvec::SmallVec;
 use tidegate_rules::charge::{Charge, ChargeKind};
-use tidegate_rules::limits::rule::Limit;
-use tidegate_rules::rules::Charges;
+use tidegate_rules::rules::{Charges, LimitCharge};
 
-use crate::effect::{Effect, EffectKind, Found};
+use crate::effect::{Effect, EffectKind};
+use crate::found::FoundLimits;
 use crate::modes::Modes;
 use crate::status::Status;
-use crate::tree::replaced::Replaced;
 
 /// The charges of a call. All are made or none, as for a request to a route.
 #[derive(Debug)]
@@ -20,21 +19,16 @@ pub struct CallCharges<'d> {
 }
 
 impl<'d> CallCharges<'d> {
-    /// Creates the charges of descriptors that have found these limits, and cost these permits.
-    pub(crate) fn new(
-        limits: &'d [Limit],
-        modes: Modes,
-        found: SmallVec<[Found<'d>; 4]>,
-        permits: SmallVec<[u32; 8]>,
-    ) -> CallCharges<'d> {
-        let replaced = Replaced::new(found.iter().filter_map(Found::rule));
+    /// Creates the charges of descriptors that have found these limits.
+    pub fn new(FoundLimits { limits, modes, found, permits, replaced }: FoundLimits<'d>) -> CallCharges<'d> {
         let mut charges = Vec::with_capacity(found.len());
         let effects: Vec<_> = found
             .into_iter()
             .zip(permits)
             .map(|(found, permits)| found.effect((&replaced, modes), permits, limits, &mut charges))
             .collect();
-        let is_rejected = !modes.shadow && exceeds(&effects, Effect::is_always_over);
+        let is_banned = effects.iter().any(|effect| effect.banned().is_some());
+        let is_rejected = is_banned || (!modes.shadow && exceeds(&effects, Effect::is_always_over));
         soften_quotas(&effects, &mut charges);
         let mut all = Charges::with_capacity(limits, charges.len());
         for (position, charge) in charges {
@@ -50,14 +44,25 @@ impl<'d> CallCharges<'d> {
         self.effects.iter().map(|effect| self.status(effect))
     }
 
+    /// Returns the position of the charge of each descriptor. `None` for a descriptor that is not counted.
+    pub fn positions(&self) -> impl Iterator<Item = Option<usize>> {
+        self.effects.iter().map(|effect| effect.charge().or_else(|| effect.banned()))
+    }
+
     /// Returns `true` if a descriptor exceeds its limit, or if there are quotas and the call exceeds all of them.
     pub fn exceeds_limits(&self) -> bool {
         exceeds(&self.effects, |effect| self.status(effect).is_over)
     }
 
-    /// Returns `true` if the limits reject the call: it [exceeds](Self::exceeds_limits) them, and the domain is not in shadow mode.
+    /// Returns `true` if the call is rejected: it [exceeds](Self::exceeds_limits) its limits, and the domain is not in shadow mode;
+    /// or a client is banned.
     pub fn is_rejected(&self) -> bool {
-        !self.modes.shadow && self.exceeds_limits()
+        self.banned().next().is_some() || (!self.modes.shadow && self.exceeds_limits())
+    }
+
+    /// Returns the charges whose clients are banned. They are never made.
+    pub fn banned(&self) -> impl Iterator<Item = LimitCharge<'_>> {
+        self.effects.iter().filter_map(Effect::banned).map(|position| self.charges.at(position))
     }
 
     /// Lets the quotas reject the call if it exceeds all of them, and no other limit. Returns `true` then: charges
@@ -77,6 +82,7 @@ impl<'d> CallCharges<'d> {
         let status = match effect.kind {
             EffectKind::Pass(status) => status,
             EffectKind::Zero { limit, is_over } => Status::of_zero(limit, is_over),
+            EffectKind::Banned { limit, millis, .. } => Status::of_ban(limit, millis),
             EffectKind::Charge { limit, position } => {
                 let status = |decision| Status::of_decision(limit, decision, effect.is_shadow);
                 self.charges.at(position).decision.map_or(Status::NO_LIMIT, status)

@@ -1,9 +1,13 @@
 //! The clients of buckets: the entries of a descriptor that a limit counts separately.
 
 use tidegate_rules::charge::ClientId;
+use tidegate_rules::client::append;
 
 use crate::call::Entry;
 use crate::tree::{Path, Spread};
+
+/// The kind of the values of descriptors in encoded clients.
+const KIND: u8 = b'D';
 
 /// Returns the client of the limit at the end of a path. Returns `None` if all entries share one bucket.
 pub(crate) fn client_of(path: &Path<'_>, entries: &[Entry<'_>]) -> Option<ClientId> {
@@ -11,8 +15,8 @@ pub(crate) fn client_of(path: &Path<'_>, entries: &[Entry<'_>]) -> Option<Client
     for (node, entry) in path.iter().zip(entries) {
         match node.spread {
             Spread::Shared => {}
-            Spread::ByValue => push(&mut encoded, entry.value),
-            Spread::ByEntry => [entry.key, entry.value].iter().for_each(|text| push(&mut encoded, text)),
+            Spread::ByValue => append(&mut encoded, KIND, entry.key, entry.value.as_bytes()),
+            Spread::ByEntry => push_entry(&mut encoded, entry),
         }
     }
     (!encoded.is_empty()).then(|| ClientId::Value(encoded.into()))
@@ -21,13 +25,11 @@ pub(crate) fn client_of(path: &Path<'_>, entries: &[Entry<'_>]) -> Option<Client
 /// Returns the client of a limit that the caller has set: all entries.
 pub(crate) fn client_of_all(entries: &[Entry<'_>]) -> ClientId {
     let mut encoded = Vec::new();
-    entries.iter().flat_map(|entry| [entry.key, entry.value]).for_each(|text| push(&mut encoded, text));
+    entries.iter().for_each(|entry| push_entry(&mut encoded, entry));
     ClientId::Value(encoded.into())
 }
 
-/// Appends a text with its length, so that different entries never have equal encodings.
-fn push(encoded: &mut Vec<u8>, text: &str) {
-    let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
-    encoded.extend_from_slice(&length.to_be_bytes());
-    encoded.extend_from_slice(text.as_bytes());
+/// Appends an entry whose key is counted as well.
+fn push_entry(encoded: &mut Vec<u8>, entry: &Entry<'_>) {
+    [entry.key, entry.value].iter().for_each(|text| append(encoded, KIND, "", text.as_bytes()));
 }

@@ -1,5 +1,6 @@
 //! A domain: a tree of rules with their limits.
 
+use smallvec::SmallVec;
 use tidegate_limit::Mode;
 use tidegate_rules::charge::{ClientId, Limiter};
 use tidegate_rules::limits::rule::Limit;
@@ -9,10 +10,12 @@ use crate::call::{Descriptor, Entry, Override};
 use crate::charges::CallCharges;
 use crate::client::{client_of, client_of_all};
 use crate::effect::Found;
+use crate::found::FoundLimits;
 use crate::limit::{DomainLimit, LimitBuilder};
 use crate::modes::Modes;
 use crate::name::{escaped, rule_name};
 use crate::trace::{NamedLimit, Trace};
+use crate::tree::replaced::Replaced;
 use crate::tree::rule::Rule;
 use crate::tree::{Duplicate, Level, Node, Spread};
 use crate::unit::{Unit, Window};
@@ -42,6 +45,15 @@ pub enum DomainError {
     TooManyLimits,
 }
 
+/// The rules above a level.
+struct Above<'r> {
+    /// The name of the last rule; empty for the first level.
+    name: &'r str,
+    /// The keys whose values are counted separately.
+    client: &'r str,
+    mode: Mode,
+}
+
 /// The rules while a domain is built.
 struct Builder<'w> {
     limits: LimitBuilder<'w>,
@@ -62,7 +74,7 @@ impl Domain {
         let tag = names.tag(&route);
         let limits = LimitBuilder { tag: &tag, window, limits: Vec::new() };
         let mut builder = Builder { limits, found: Vec::new() };
-        let tree = builder.level(rules, "", Mode::Overall)?;
+        let tree = builder.level(rules, &Above { name: "", client: "", mode: Mode::Overall })?;
         let Builder { mut limits, found } = builder;
         if found.len() > Self::MAX_LIMITS {
             return Err(DomainError::TooManyLimits);
@@ -98,6 +110,16 @@ impl Domain {
         &self.limits
     }
 
+    /// Returns the limit with buckets that has this name. Limits that callers set have the name of their unit after `=`.
+    pub fn limit(&self, name: &str) -> Option<&Limit> {
+        self.limits.iter().find(|limit| limit.name == name)
+    }
+
+    /// Returns the limits that callers set, one for each unit. They count all entries of a descriptor separately.
+    pub fn caller_limits(&self) -> &[Limit] {
+        self.limits.get(self.overrides..).unwrap_or_default()
+    }
+
     /// Returns the limits of the rules, in the order of the configuration.
     pub fn rule_limits(&self) -> impl Iterator<Item = NamedLimit<'_>> {
         self.found.iter().map(|found| self.named(found))
@@ -114,9 +136,15 @@ impl Domain {
 
     /// Returns the charges of a call. The call has passed [`validate`](Call::validate).
     pub fn charges(&self, call: &Call<'_>) -> CallCharges<'_> {
-        let found = call.descriptors.iter().map(|descriptor| self.find(descriptor)).collect();
+        CallCharges::new(self.find_limits(call))
+    }
+
+    /// Returns the limits of a call, before its charges. The call has passed [`validate`](Call::validate).
+    pub fn find_limits(&self, call: &Call<'_>) -> FoundLimits<'_> {
+        let found: SmallVec<_> = call.descriptors.iter().map(|descriptor| self.find(descriptor)).collect();
         let permits = call.descriptors.iter().map(|descriptor| call.permits(descriptor)).collect();
-        CallCharges::new(&self.limits, self.modes, found, permits)
+        let replaced = Replaced::new(found.iter().filter_map(Found::rule));
+        FoundLimits { limits: &self.limits, modes: self.modes, found, permits, replaced }
     }
 
     /// Returns how a descriptor finds its limit.
@@ -129,7 +157,13 @@ impl Domain {
 
     fn named<'d>(&'d self, found: &'d DomainLimit) -> NamedLimit<'d> {
         let limit = found.position.and_then(|position| self.limits.get(position));
-        NamedLimit { name: &found.name, rule_name: found.rule_name.as_deref(), rule: &found.rule, limit }
+        NamedLimit {
+            name: &found.name,
+            rule_name: found.rule_name.as_deref(),
+            client: &found.client,
+            rule: &found.rule,
+            limit,
+        }
     }
 
     /// Returns the limit of a descriptor.
@@ -146,7 +180,7 @@ impl Domain {
         let Some(requests_per_unit) = rule.rate.requests() else { return Found::Unlimited(rule) };
         let current = CurrentLimit { requests_per_unit, unit: rule.rate.unit(), name: rule.name.as_deref() };
         let limiter = position.map(|position| self.limits[position].limiter.clone());
-        Found::Limited { rule: Some(rule), current, position: *position, limiter, client: client() }
+        Found::Limited { rule: Some(rule), current, position: *position, limiter, client: client(), change: None }
     }
 
     /// Returns a limit that the caller sets. It has the buckets of a rule with the same unit, if there is one: then a client
@@ -166,7 +200,8 @@ impl Domain {
         let at_rate = |limit: &Limit| Limiter::at_rate(&limit.limiter, requests_per_unit).into();
         let limiter = (requests_per_unit > 0).then(|| self.limits.get(position).map(at_rate)).flatten();
         let current = CurrentLimit { requests_per_unit, unit: Some(unit), name: None };
-        Found::Limited { rule: None, current, position: limiter.as_ref().map(|_| position), limiter, client }
+        let position = limiter.as_ref().map(|_| position);
+        Found::Limited { rule: None, current, position, limiter, client, change: None }
     }
 }
 
@@ -175,19 +210,22 @@ fn unit_number(unit: Unit) -> usize {
 }
 
 impl Builder<'_> {
-    /// Builds a level below the rule with the name `parent`. The limits of the level have this mode, unless they count each
-    /// value.
-    fn level(&mut self, rules: &[Rule], parent: &str, mode: Mode) -> Result<Level, DomainError> {
+    /// Builds a level. The limits of the level have the mode of the rules above it, unless they count each value.
+    fn level(&mut self, rules: &[Rule], above: &Above<'_>) -> Result<Level, DomainError> {
         let mut level = Level::default();
         for rule in rules {
-            let name = rule_name(parent, rule);
+            let name = rule_name(above.name, rule);
             let spread = Spread::new(rule);
-            let mode = if spread == Spread::Shared { mode } else { Mode::PerClient };
+            let (mode, client) = match (spread, above.client) {
+                (Spread::Shared, client) => (above.mode, client.to_owned()),
+                (_, "") => (Mode::PerClient, rule.key.clone()),
+                (_, client) => (Mode::PerClient, format!("{client}, {}", rule.key)),
+            };
             let limit = rule.limit.clone().map(|limit| {
-                self.found.push(self.limits.add(&name, mode, limit));
+                self.found.push(self.limits.add(&name, (mode, &client), limit));
                 self.found.len() - 1
             });
-            let next = self.level(&rule.rules, &name, mode)?;
+            let next = self.level(&rule.rules, &Above { name: &name, client: &client, mode })?;
             let added = level.add(rule, Node { name: name.as_str().into(), spread, limit, next });
             added.map_err(|Duplicate| DomainError::Duplicate(name))?;
         }

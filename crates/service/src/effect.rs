@@ -5,12 +5,14 @@ use std::sync::Arc;
 use tidegate_rules::charge::{Charge, ChargeKind, ClientId, Limiter};
 use tidegate_rules::limits::rule::Limit;
 
+use crate::change::LimitChange;
 use crate::modes::Modes;
 use crate::status::{CurrentLimit, Status};
 use crate::tree::replaced::Replaced;
 use crate::tree::rule::{Metadata, RuleLimit};
 
 /// The limit of a descriptor, before others of the call replace it.
+#[derive(Debug)]
 pub(crate) enum Found<'d> {
     /// No limit applies.
     Nothing,
@@ -28,6 +30,8 @@ pub(crate) enum Found<'d> {
         limiter: Option<Arc<Limiter>>,
         /// The client. `None` if all clients share a bucket.
         client: Option<ClientId>,
+        /// The change of an operator. `None` almost always.
+        change: Option<LimitChange>,
     },
 }
 
@@ -52,6 +56,8 @@ pub(crate) enum EffectKind<'d> {
     Zero { limit: CurrentLimit<'d>, is_over: bool },
     /// The charge at this position decides.
     Charge { limit: CurrentLimit<'d>, position: usize },
+    /// An operator has banned the client of the charge at this position, for this many milliseconds.
+    Banned { limit: CurrentLimit<'d>, position: usize, millis: u64 },
 }
 
 impl<'d> Found<'d> {
@@ -84,17 +90,23 @@ impl<'d> Found<'d> {
         }
         let is_shadow = rule.is_some_and(|rule| rule.shadow);
         let kind = match self {
-            Self::Limited { position: Some(index), limiter: Some(limiter), client, .. } => {
+            Self::Limited { change: Some(LimitChange::Exempt), .. } => EffectKind::Pass(Status::NO_LIMIT),
+            Self::Limited { position: Some(index), limiter: Some(limiter), client, change, .. } => {
                 let kind = if permits == 0 { ChargeKind::NoDebt } else { ChargeKind::Take };
                 let shadow = limits[index].shadow;
                 let charge = Charge { kind, shadow, ..Charge::new(limiter, client, permits) };
-                EffectKind::Charge { limit, position: add(index, charge, charges) }
+                let position = add(index, charge, charges);
+                match change {
+                    Some(LimitChange::Ban { millis }) => EffectKind::Banned { limit, position, millis },
+                    _ => EffectKind::Charge { limit, position },
+                }
             }
             _ => EffectKind::Zero { limit, is_over: permits > 0 && !is_shadow },
         };
+        let is_banned = matches!(kind, EffectKind::Banned { .. });
         Effect {
+            is_quota: !is_banned && (modes.quota || rule.is_some_and(|rule| rule.quota_mode)),
             kind,
-            is_quota: modes.quota || rule.is_some_and(|rule| rule.quota_mode),
             is_shadow,
             metadata: rule.and_then(|rule| rule.metadata.as_deref()),
         }
@@ -106,13 +118,21 @@ impl Effect<'_> {
     pub(crate) fn charge(&self) -> Option<usize> {
         match self.kind {
             EffectKind::Charge { position, .. } => Some(position),
-            EffectKind::Pass(_) | EffectKind::Zero { .. } => None,
+            EffectKind::Pass(_) | EffectKind::Zero { .. } | EffectKind::Banned { .. } => None,
         }
     }
 
-    /// Returns `true` if the limit rejects every request.
+    /// Returns the position of the charge of a banned client.
+    pub(crate) fn banned(&self) -> Option<usize> {
+        match self.kind {
+            EffectKind::Banned { position, .. } => Some(position),
+            _ => None,
+        }
+    }
+
+    /// Returns `true` if the limit rejects every request, or the client is banned.
     pub(crate) fn is_always_over(&self) -> bool {
-        matches!(self.kind, EffectKind::Zero { is_over: true, .. })
+        matches!(self.kind, EffectKind::Zero { is_over: true, .. } | EffectKind::Banned { .. })
     }
 }
 

@@ -9,11 +9,13 @@
 
 mod answers;
 mod call;
+mod change;
 mod charges;
 mod client;
 mod domain;
 mod domains;
 mod effect;
+mod found;
 mod limit;
 mod modes;
 mod name;
@@ -27,9 +29,11 @@ mod unit;
 
 pub use self::answers::{AnswerSettings, LegacyNames};
 pub use self::call::{Call, CallError, Descriptor, Entry, Override};
+pub use self::change::LimitChange;
 pub use self::charges::CallCharges;
 pub use self::domain::{Domain, DomainError};
 pub use self::domains::{Domains, DuplicateDomain};
+pub use self::found::{FoundBucket, FoundLimits};
 pub use self::modes::Modes;
 pub use self::named::{LimitPaths, NamedBucket, NamedBucketError};
 pub use self::status::{CurrentLimit, Status};

@@ -16,6 +16,8 @@ pub(crate) struct DomainLimit {
     pub(crate) name: String,
     /// The name of the rule. `None` if the limit has this name.
     pub(crate) rule_name: Option<String>,
+    /// The keys whose values the limit counts separately. Empty if all clients share a bucket.
+    pub(crate) client: Box<str>,
     /// The rule.
     pub(crate) rule: RuleLimit,
     /// The position among the limits with buckets. `None` if the rate is unlimited or 0.
@@ -32,8 +34,9 @@ pub(crate) struct LimitBuilder<'w> {
 }
 
 impl LimitBuilder<'_> {
-    /// Adds the limit of a rule with this name and mode, unless the limit has its own.
-    pub(crate) fn add(&mut self, name: &str, mode: Mode, rule: RuleLimit) -> DomainLimit {
+    /// Adds the limit of a rule with this name and mode, unless the limit has its own. `client` are the keys whose values are
+    /// counted separately, unless the limit is OVERALL.
+    pub(crate) fn add(&mut self, name: &str, (mode, client): (Mode, &str), rule: RuleLimit) -> DomainLimit {
         let rule_name = rule.limit_name.is_some().then(|| name.to_owned());
         let (name, mode) = (rule.limit_name.as_deref().unwrap_or(name), rule.mode.unwrap_or(mode));
         let quota = match rule.rate {
@@ -47,7 +50,8 @@ impl LimitBuilder<'_> {
             self.limits.push(Limit { shadow, on_store_failure, location, ..limit });
             self.limits.len() - 1
         });
-        DomainLimit { name: name.to_owned(), rule_name, rule, position }
+        let client = if mode == Mode::Overall { "" } else { client };
+        DomainLimit { name: name.to_owned(), rule_name, client: client.into(), rule, position }
     }
 
     /// Adds the limits that callers set, in the order of [`Unit::ALL`]. Each call has its own rate. Returns the position of the

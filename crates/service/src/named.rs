@@ -71,12 +71,30 @@ impl Domain {
     /// Returns the paths to all limits. Takes time in proportion to their number.
     pub fn paths(&self) -> LimitPaths {
         let mut paths = HashMap::with_capacity(self.found.len());
+        self.each_path(|name, path| _ = paths.insert(name.into(), path()));
+        LimitPaths(paths)
+    }
+
+    /// Returns the path to one limit. Takes time in proportion to the number of limits, but hardly any memory.
+    pub fn path_to(&self, limit: &str) -> LimitPaths {
+        let mut paths = HashMap::new();
+        self.each_path(|name, path| _ = (name == limit).then(|| paths.insert(name.into(), path())));
+        LimitPaths(paths)
+    }
+
+    /// Calls `each` with the name of each limit, and a function that returns its path.
+    fn each_path(&self, mut each: impl FnMut(&str, &dyn Fn() -> LimitPath)) {
         self.tree.each_limit(&mut Vec::new(), &mut |steps, found| {
             if let Some(limit) = self.found.get(found) {
-                paths.insert(limit.name.as_str().into(), LimitPath { found, steps: steps.into() });
+                each(&limit.name, &|| LimitPath { found, steps: steps.into() });
             }
         });
-        LimitPaths(paths)
+    }
+
+    /// Returns the limit with buckets that has this name. `paths` are the paths of this domain.
+    pub fn limit_on(&self, paths: &LimitPaths, name: &str) -> Option<&Limit> {
+        let position = self.found.get(paths.0.get(name)?.found)?.position?;
+        self.limits().get(position)
     }
 
     /// Returns the bucket of a limit and a client: the bucket that a descriptor with these texts takes permits from. `paths` are

@@ -50,6 +50,12 @@ impl<'d> Status<'d> {
         Self { is_over, limit: Some(limit), ..Self::NO_LIMIT }
     }
 
+    /// Creates the status of a limit whose client is banned, for this many milliseconds.
+    pub(crate) fn of_ban(limit: CurrentLimit<'d>, millis: u64) -> Self {
+        let until_reset = Some(Duration::from_millis(millis));
+        Self { is_over: true, limit: Some(limit), until_reset, ..Self::NO_LIMIT }
+    }
+
     /// Creates the status of a limit from its decision.
     pub(crate) fn of_decision(limit: CurrentLimit<'d>, decision: &Decision, is_shadow: bool) -> Self {
         let until_reset = match decision.wait {

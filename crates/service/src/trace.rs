@@ -21,6 +21,8 @@ pub struct NamedLimit<'d> {
     pub name: &'d str,
     /// The keys and values that find the limit. `None` if its name contains them.
     pub rule_name: Option<&'d str>,
+    /// The keys whose values the limit counts separately. Empty if all clients share a bucket.
+    pub client: &'d str,
     /// The limit, as the configuration states it.
     pub rule: &'d RuleLimit,
     /// The limit with buckets. `None` if the rate is unlimited or 0.

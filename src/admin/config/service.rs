@@ -29,15 +29,17 @@ fn headers_of(AnswerSettings { headers, legacy_names, .. }: &AnswerSettings) -> 
 
 fn show_domain(domain: &Domain) -> Value {
     let Modes { shadow, quota } = domain.modes();
-    json!({ "name": domain.name(), "shadow": shadow, "quota_mode": quota, "limits": domain.rule_limits().map(show_limit).collect::<Vec<_>>() })
+    let limits: Vec<_> = domain.rule_limits().map(show_limit).collect();
+    json!({ "name": domain.name(), "route": domain.route(), "shadow": shadow, "quota_mode": quota, "limits": limits })
 }
 
 /// Returns a limit. Its rate is `null` if it is unlimited.
-fn show_limit(NamedLimit { name, rule_name, rule, limit }: NamedLimit<'_>) -> Value {
+fn show_limit(NamedLimit { name, rule_name, client, rule, limit }: NamedLimit<'_>) -> Value {
     let RuleLimit { rate, replaces, shadow, quota_mode, metadata, on_store_failure, location, .. } = rule;
     let keys = json!({
         "name": name,
         "match": rule_name.unwrap_or(name),
+        "client": Some(client).filter(|client| !client.is_empty()),
         "rate": rate.requests(),
         "replaces": replaces,
         "shadow": shadow,

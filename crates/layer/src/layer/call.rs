@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::active::Active;
+use super::overrides::PreparedOverrides;
 use super::post_paid::{AdmittedCall, admit_call};
 use super::{LayerState, RateLimitLayer};
 use crate::admission::{Denial, give_back_all, store_failure};
@@ -11,6 +12,7 @@ use tidegate_metrics::CallMetrics;
 use tidegate_rules::limits::rule::OnStoreFailure;
 use tidegate_rules::rules::Charges;
 use tidegate_service::{AnswerSettings, Call, CallCharges};
+use tidegate_store::Store;
 
 /// The milliseconds after which a proxy may repeat a call that the store could not decide. A guess, as for requests.
 const RETRY_AFTER_FAILURE: u64 = 1_000;
@@ -50,11 +52,19 @@ impl RateLimitLayer {
 }
 
 impl ActiveDomains {
-    /// Returns the charges of a call, which has passed [`validate`](Call::validate). Returns `None` if no domain has its
-    /// name.
+    /// Returns the charges of a call, as overrides change them. The call has passed [`validate`](Call::validate). Returns `None`
+    /// if no domain has its name.
     pub fn charges(&self, call: &Call<'_>) -> Option<DomainCall<'_>> {
-        let domain = self.active.rules.domains.find(call.domain)?;
-        Some(DomainCall { domain, charges: domain.domain.charges(call), states_hits: call.states_hits() })
+        let domain = self.find(call.domain)?;
+        let charges = match self.overrides() {
+            None => domain.domain.charges(call),
+            Some(overrides) => {
+                let mut found = domain.domain.find_limits(call);
+                overrides.change_call(domain.domain.route(), &mut found, self.store());
+                CallCharges::new(found)
+            }
+        };
+        Some(DomainCall { domain, charges, states_hits: call.states_hits() })
     }
 
     /// Returns the optional content of answers.
@@ -74,8 +84,11 @@ impl ActiveDomains {
 
     /// Makes all charges of a call or none, but reports to post-paid limits in any case. No limit of a domain lets calls wait.
     pub async fn decide<'d>(&'d self, call: DomainCall<'d>) -> DecidedCall<'d> {
+        if call.charges.banned().next().is_some() {
+            return Box::pin(self.reject_banned(call)).await;
+        }
         let DomainCall { domain, mut charges, states_hits } = call;
-        let store = self.state.store(&self.active);
+        let store = self.store();
         let AdmittedCall { mut admitted, report_error, has_reports } =
             admit_call(store, &self.state.queues, &mut charges.charges, states_hits).await;
         // The store cannot let quotas reject a call together. So this rare call takes the permits of its other limits, and
@@ -100,6 +113,42 @@ impl ActiveDomains {
             refuse_denying(&mut charges.charges);
         }
         DecidedCall { charges, has_store_failed, metrics: domain.calls }
+    }
+
+    /// Rejects a call with a client that an operator has banned. Only its reports are charged: they are the costs of requests that
+    /// have happened.
+    async fn reject_banned<'d>(&'d self, call: DomainCall<'d>) -> DecidedCall<'d> {
+        let DomainCall { domain, mut charges, states_hits } = call;
+        if states_hits {
+            // Each other charge is only checked.
+            let AdmittedCall { report_error, .. } =
+                admit_call(self.store(), &self.state.queues, &mut charges.charges, states_hits).await;
+            if let Some(error) = report_error {
+                self.state.metrics.store_failed(error.cause());
+            }
+            charges.charges.forget_decisions();
+        }
+        self.state.metrics.rejected("banned");
+        if let Some(rejected) = &self.state.options.rejected {
+            for entry in charges.banned() {
+                let client = entry.charge.client.as_ref();
+                rejected.record(self.state.worker.unwrap_or(0), domain.bans, client, self.store());
+            }
+        }
+        DecidedCall { charges, has_store_failed: false, metrics: domain.calls }
+    }
+
+    /// Returns the domain with this name.
+    pub(super) fn find(&self, name: &str) -> Option<FoundDomain<'_>> {
+        self.active.rules.domains.find(name)
+    }
+
+    pub(super) fn overrides(&self) -> Option<&PreparedOverrides> {
+        self.active.overrides.as_ref()
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        self.state.store(&self.active)
     }
 }
 

@@ -68,7 +68,12 @@ impl KnownOverrides {
         }
         let mut adjusted = AdjustedLimiters::new();
         for entry in self.all().iter().filter(|entry| entry.action == Action::Adjust) {
-            for (route, limit) in rules.limits() {
+            let of_domain = match &entry.scope {
+                Scope::Limit { route, limit } => rules.domains.find_limit(route, limit),
+                // There can be too many limits: their limiters are made for each call.
+                Scope::All | Scope::Route(_) => None,
+            };
+            for (route, limit) in rules.limits().chain(of_domain) {
                 if entry.scope.contains_limit(route, &limit.name) && limit.limiter.is_adjustable() {
                     let tiers = limit.rates.iter().flat_map(|rates| rates.tiers()).map(|(_, limiter)| limiter);
                     for limiter in std::iter::once(&limit.limiter).chain(tiers) {
@@ -93,7 +98,7 @@ impl RateLimitLayer {
     #[doc(hidden)]
     pub fn override_of(&self, route: &str, limit: &str, client: &ClientId) -> Option<Override> {
         let active = self.state.active.load();
-        let (owner, limit) = active.rules.limits().find(|(owner, other)| *owner == route && other.name == limit)?;
+        let (owner, limit) = active.rules.find_limit(route, limit)?;
         active.overrides.as_ref()?.of_client(&active.rules, owner, limit, client, self.state.store(&active))
     }
 
@@ -338,7 +343,7 @@ impl PreparedOverrides {
         if effect.action != Action::Adjust || !limiter.is_adjustable() {
             return None;
         }
-        // Limiters with a number of the request as their rate are not prepared.
+        // Limiters with a number of the request as their rate, and some of domains, are not prepared.
         let adjusted =
             self.adjusted.get(&key(limiter, effect.adjustment)).map(|adjusted| Arc::clone(&adjusted.limiter));
         Some(adjusted.unwrap_or_else(|| AdjustedLimiter::new(limiter, effect.adjustment).limiter))

@@ -116,6 +116,14 @@ impl<'i> OverrideMatches<'i> {
         bans.max_by_key(|entry| (entry.until, Reverse(&entry.id)))
     }
 
+    /// Returns the ban of this client of a limit that ends last.
+    pub fn ban_of(&self, hash: u128, route: &str, limit: &str) -> Option<&'i Override> {
+        let bans = self.0.iter().copied().filter(|entry| entry.action == Action::Ban);
+        let of_client =
+            bans.filter(|entry| entry.target == Target::Hash(hash) && entry.scope.contains_limit(route, limit));
+        of_client.max_by_key(|entry| (entry.until, Reverse(&entry.id)))
+    }
+
     /// Returns `true` if a ban also ends open responses.
     pub fn disconnects(&self) -> bool {
         self.0.iter().any(|entry| entry.disconnect)

@@ -38,14 +38,14 @@ pub(super) struct Key {
 // === impl LimitId ===
 
 impl LimitId {
-    /// Returns the id of a limit. Names contain no slash.
+    /// Returns the id of a limit. Names of domains and of their limits can contain slashes, but no name has a zero byte.
     pub fn new(route: &str, limit: &str) -> Self {
-        Self::hash(&format!("{route}/{limit}"))
+        Self::hash(&format!("{route}\0{limit}"))
     }
 
-    /// Returns the id of another cause in a route. No limit has this id, since names contain no slash.
+    /// Returns the id of another cause in a route. No limit has this id.
     pub fn of_cause(route: &str, cause: Cause) -> Self {
-        Self::hash(&format!("{route}//{}", cause.as_str()))
+        Self::hash(&format!("{route}\0\0{}", cause.as_str()))
     }
 
     fn hash(name: &str) -> Self {
@@ -100,5 +100,16 @@ impl Eq for Key {}
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_slashes_have_different_ids() {
+        assert_ne!(LimitId::new("/a", "b/c"), LimitId::new("/a/b", "c"));
+        assert_ne!(LimitId::new("/a", "/banned"), LimitId::of_cause("/a", Cause::Banned));
     }
 }

@@ -48,13 +48,18 @@ impl ExplainedCall {
     /// The rules have no such domain, or the call exceeds a bound.
     pub fn explain<'c>(&'c self, config: &'c Config) -> Result<CallExplanation<'c>, ExplainCallError> {
         let service = config.service.as_ref().ok_or(ExplainCallError::NoService)?;
-        let descriptor = |text: &'c DescriptorText| Descriptor { entries: text.entries(), ..Descriptor::default() };
-        let descriptors = self.descriptors.iter().map(descriptor).collect();
-        Call { domain: &self.domain, descriptors, hits_addend: 0 }.validate()?;
+        self.call().validate()?;
         let unknown = || ExplainCallError::UnknownDomain(self.domain.clone());
         let domain = service.domains.get(&self.domain).ok_or_else(unknown)?;
         let traces = self.descriptors.iter().map(|text| (text, domain.trace(&text.entries()))).collect();
         Ok(CallExplanation { domain, traces })
+    }
+
+    /// Returns the call.
+    pub fn call(&self) -> Call<'_> {
+        let entries = self.descriptors.iter().map(DescriptorText::entries);
+        let descriptors = entries.map(|entries| Descriptor { entries, ..Descriptor::default() }).collect();
+        Call { domain: &self.domain, descriptors, hits_addend: 0 }
     }
 }
 
@@ -63,6 +68,11 @@ impl CallExplanation<'_> {
     pub fn is_limited(&self) -> bool {
         let limits = self.traces.iter().filter_map(|(_, trace)| trace.limit.as_ref());
         limits.filter(|limit| self.replacing(limit).is_none()).any(|limit| limit.rule.rate != Rate::Unlimited)
+    }
+
+    /// Returns the name of the limit that each descriptor finds.
+    pub fn limits(&self) -> impl Iterator<Item = Option<&str>> {
+        self.traces.iter().map(|(_, trace)| trace.limit.as_ref().map(|limit| limit.name))
     }
 
     /// Returns the name of a limit of the call that replaces this one.
@@ -143,6 +153,16 @@ fn describe_rate(NamedLimit { rule, limit, .. }: &NamedLimit<'_>) -> String {
 }
 
 impl DescriptorText {
+    /// Creates a descriptor from its keys and values.
+    pub fn new(entries: Vec<(String, String)>) -> Self {
+        Self(entries)
+    }
+
+    /// Returns the keys and values.
+    pub fn pairs(&self) -> &[(String, String)] {
+        &self.0
+    }
+
     /// Parses a descriptor.
     ///
     /// # Errors

@@ -280,7 +280,9 @@ impl TlsName {
     }
 }
 
-fn append(out: &mut Vec<u8>, kind: u8, name: &str, value: &[u8]) {
+/// Appends a value to an encoded client. `kind` and `name` are the source of the value. Different sources or values never have
+/// equal encodings.
+pub fn append(out: &mut Vec<u8>, kind: u8, name: &str, value: &[u8]) {
     out.reserve_exact(1 + 2 * size_of::<u64>() + name.len() + value.len());
     out.push(kind);
     for text in [name.as_bytes(), value] {

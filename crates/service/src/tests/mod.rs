@@ -1,6 +1,7 @@
 //! Tests of calls against domains, with buckets in a map.
 
 mod calls;
+mod changes;
 mod named;
 mod names;
 mod quotas;

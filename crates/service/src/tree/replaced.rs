@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use crate::tree::rule::RuleLimit;
 
 /// The names of replaced limits.
+#[derive(Debug)]
 pub(crate) struct Replaced<'d>(SmallVec<[&'d str; 4]>);
 
 impl<'d> Replaced<'d> {

@@ -56,7 +56,7 @@ impl<'a> Effect<'a> {
     pub(super) fn find(active: &'a Active, store: &Store, request: &PermitRequest) -> Result<Self, TakeError> {
         let effect = match active.rules.names.find(&active.rules, &request.limit) {
             Some(position) => of_route(active, store, position, request)?,
-            None => of_domain(active, request)?,
+            None => of_domain(active, store, request)?,
         };
         if let Self::Bucket(Bucket { limiter, .. }) = &effect {
             let most = if limiter.quota.is_adopted() { u32::MAX } else { limiter.quota.capacity() };
@@ -89,16 +89,11 @@ fn of_route<'a>(
     };
     let counters = &compiled.limits;
     let bucket = Bucket { limit, limiter: Arc::clone(&limit.limiter), client, counters, index };
-    override_route(active, store, limit.owner(&route.name), bucket)
+    with_override(active, store, limit.owner(&route.name), bucket)
 }
 
 /// Applies the override of the client, if there is one.
-fn override_route<'a>(
-    active: &Active,
-    store: &Store,
-    owner: &str,
-    bucket: Bucket<'a>,
-) -> Result<Effect<'a>, TakeError> {
+fn with_override<'a>(active: &Active, store: &Store, owner: &str, bucket: Bucket<'a>) -> Result<Effect<'a>, TakeError> {
     let (Some(overrides), Some(client)) = (&active.overrides, &bucket.client) else {
         return Ok(Effect::Bucket(bucket));
     };
@@ -116,7 +111,7 @@ fn override_route<'a>(
 }
 
 /// Finds a bucket of a domain. Its name and the name of the limit can contain slashes.
-fn of_domain<'a>(active: &'a Active, request: &PermitRequest) -> Result<Effect<'a>, TakeError> {
+fn of_domain<'a>(active: &'a Active, store: &Store, request: &PermitRequest) -> Result<Effect<'a>, TakeError> {
     let name = request.limit.strip_prefix('/').unwrap_or(&request.limit);
     let texts: Vec<&str> = request.client.iter().map(String::as_str).collect();
     for (at, _) in name.match_indices('/').take(MAX_SLASHES) {
@@ -129,7 +124,8 @@ fn of_domain<'a>(active: &'a Active, request: &PermitRequest) -> Result<Effect<'
             Ok(NamedBucket::Zero { shadow }) => Effect::Zero { shadow },
             Ok(NamedBucket::Bucket { limit, position, client }) => {
                 let (limiter, counters) = (Arc::clone(&limit.limiter), found.limits);
-                Effect::Bucket(Bucket { limit, limiter, client, counters, index: position })
+                let bucket = Bucket { limit, limiter, client, counters, index: position };
+                with_override(active, store, found.domain.route(), bucket)?
             }
         };
         return Ok(effect);
