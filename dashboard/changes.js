@@ -1,6 +1,6 @@
 // Changes: overrides and resets, each with a confirmation and, over TCP, with the token of the operator.
 
-import { api, clientName, isHash, model, readRejected } from './data.js';
+import { api, clientName, isHash, model, readRejected, scopeOf } from './data.js';
 import { ago, each, h, section, sentence, text } from './draw.js';
 import { table } from './table.js';
 import { load } from './clients.js';
@@ -79,7 +79,7 @@ export const VALUES_HINT = 'A limit whose client is a list needs one value a lin
 export function overrideForm({ scope = '', client = '', done = () => {} } = {}) {
   const option = ([value, words]) => h('option', { value }, words);
   const kind = isHash(client) ? 'hash' : 'address';
-  const action = h('select', { name: 'action' }, [['exempt', 'exempt: limits do not count it'], ['ban', 'ban: respond with 403'], ['adjust', 'adjust: use another rate']].map(option));
+  const action = h('select', { name: 'action' }, [['exempt', 'exempt: limits do not count it'], ['ban', 'ban: reject its requests'], ['adjust', 'adjust: use another rate']].map(option));
   const target = h('select', { name: 'target' }, [['address', 'address or network'], ['client', 'value'], ['hash', 'hash']].map(option));
   const value = h('textarea', { name: 'value', rows: '2', required: true, autocomplete: 'off', spellcheck: 'false' }, client);
   const where = h('input', { name: 'scope', autocomplete: 'off', placeholder: 'all routes', value: scope, list: 'scopes' });
@@ -92,7 +92,7 @@ export function overrideForm({ scope = '', client = '', done = () => {} } = {}) 
   const factor = h('label', { class: 'hidden' }, 'Multiply the rate by', multiply);
   action.addEventListener('change', () => factor.classList.toggle('hidden', action.value !== 'adjust'));
   const scopes = h('datalist', { id: 'scopes' });
-  each(() => { if (!scopes.children.length) scopes.append(...model.rules.map((rule) => h('option', { value: `${rule.route}/${rule.limit}` }))); });
+  each(() => { if (!scopes.children.length) scopes.append(...model.rules.map((rule) => h('option', { value: scopeOf(rule.route, rule.limit) }))); });
 
   const submit = (event) => {
     event.preventDefault();
@@ -117,7 +117,7 @@ export function overrideForm({ scope = '', client = '', done = () => {} } = {}) 
       h('label', {}, 'Action', action), h('label', {}, 'Name the client by', target), h('label', { class: 'grow' }, 'Client', value),
       h('label', {}, 'Scope', where), h('label', {}, 'For', duration), factor, h('label', { class: 'grow' }, 'Reason', reason)),
     scopes,
-    h('p', { class: 'hint' }, 'Addresses and hashes apply to any scope. A value is as the client sends it, and needs a limit as scope. ', VALUES_HINT),
+    h('p', { class: 'hint' }, 'Hashes apply to any scope. Addresses apply to requests, and not to calls of the rate limit service. A value is as the client sends it, and needs a limit as scope. ', VALUES_HINT),
     h('div', { class: 'buttons' }, h('label', { class: 'check' }, replace, 'Replace an override of this client'), h('button', {}, 'Create override')));
 }
 

@@ -1,6 +1,6 @@
 // The permits of one client of a limit: the form that names the client, its figures, and its changes.
 
-import { api, clientName, isHash, learnValue } from './data.js';
+import { api, clientName, isHash, learnValue, scopeOf } from './data.js';
 import { ago, count, each, facts, h, per, refresh, setText, text, until } from './draw.js';
 import { table } from './table.js';
 import { VALUES_HINT, canChange, lines, overrideForm, reset } from './changes.js';
@@ -8,7 +8,7 @@ import { load } from './clients.js';
 
 /** The form that shows the permits of one client. The figures follow the store while the page is shown. */
 export function lookup(route, limit, rule, address, query) {
-  const by = h('select', { name: 'by' }, h('option', { value: 'value' }, 'value'), h('option', { value: 'address' }, 'address'), h('option', { value: 'hash' }, 'hash'));
+  const by = h('select', { name: 'by' }, h('option', { value: 'value' }, 'value'), h('option', { value: 'hash' }, 'hash'));
   const input = h('textarea', { name: 'client', rows: '2', autocomplete: 'off', spellcheck: 'false' });
   const problem = h('p', { class: 'error', role: 'alert' });
   const actions = h('div');
@@ -46,6 +46,8 @@ export function lookup(route, limit, rule, address, query) {
   load(3000, read);
   const named = h('div', { class: 'fields' }, h('label', {}, 'Name the client by', by), h('label', { class: 'grow' }, 'Client', input), tier.node);
   each(() => named.classList.toggle('hidden', isOverall()));
+  // Limits of domains know no addresses.
+  if (!route.startsWith('/')) by.lastChild.before(h('option', { value: 'address' }, 'address'));
   const wanted = query?.get?.('client');
   if (wanted) {
     by.value = isHash(wanted) ? 'hash' : 'address';
@@ -133,6 +135,6 @@ function clientActions(client, { route, limit, address, parts, done }) {
   const what = () => `${client ? clientName(client) : 'all requests'} of ${route}/${limit}`;
   return [
     h('button', { type: 'button', onclick: () => reset({ path: `${address}/client?${parts}`, what: what(), done }) }, 'Reset this client'),
-    client && h('details', {}, h('summary', {}, 'Exempt, ban or adjust this client'), overrideForm({ scope: `${route}/${limit}`, client, done })),
+    client && h('details', {}, h('summary', {}, 'Exempt, ban or adjust this client'), overrideForm({ scope: scopeOf(route, limit), client, done })),
   ].filter(Boolean);
 }

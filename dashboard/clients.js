@@ -23,8 +23,8 @@ const rejectedBy = ({ route, limit, cause }) => (limit == null ? `${nameOf(route
 
 const pageOf = ({ route, limit }) => (limit == null ? path('route', route) : path('limit', route, limit));
 
-/** A table of the clients that are rejected most. */
-export function rejected(address, max = 10) {
+/** A table of the clients that are rejected most, of the rows that `isShown` accepts. */
+export function rejected(address, max = 10, isShown = () => true) {
   let found = null;
   let problem = 'Reading the rejected clients.';
   load(5000, async () => {
@@ -45,7 +45,7 @@ export function rejected(address, max = 10) {
       { head: 'Since', kind: 'number', cell: text((row) => ago(row.since)) },
       { head: 'Last', kind: 'number', cell: text((row) => ago(row.last)) },
     ],
-    rows: () => (found ?? []).map((row) => ({ ...row, key: `${row.route}/${row.limit ?? `/${row.cause}`}/${row.client}` })),
+    rows: () => (found ?? []).filter(isShown).map((row) => ({ ...row, key: `${row.route}/${row.limit ?? `/${row.cause}`}/${row.client}` })),
     empty: () => (found ? 'No client was rejected in the last 5 minutes.' : problem),
   });
 }

@@ -5,7 +5,7 @@ export const SECONDS = 900;
 
 /** The state, as the last event described it. Series have `total` and `recent`, a list of `span` values for each counter: `SECONDS` or 60. */
 export const model = {
-  status: 'connecting', ready: false, time: 0, skew: 0, gateway: {}, config: { errors: [], error_count: 0 }, problems: [], problem_count: 0, connections: {}, store: {},
+  status: 'connecting', ready: false, time: 0, generation: undefined, skew: 0, gateway: {}, config: { errors: [], error_count: 0 }, problems: [], problem_count: 0, connections: {}, store: {},
   total: null, routes: new Map(), limits: new Map(), upstreams: new Map(), rules: [], hasRules: false,
 };
 
@@ -17,6 +17,9 @@ export const onChange = (listener) => listeners.add(listener);
 const notify = () => listeners.forEach((listener) => listener());
 
 export const limitKey = (route, limit) => `${route}/${limit}`;
+
+/** Returns the scope of an override of one limit. The name of a domain can contain slashes, which a scope has as %2F. */
+export const scopeOf = (route, limit) => `${route.startsWith('/') ? `/${route.slice(1).replaceAll('/', '%2F')}` : route}/${limit}`;
 
 // === The stream ===
 
@@ -82,14 +85,14 @@ function receive(event, seconds) {
   lastEvent = Date.now();
   hasEvent = true;
   const frame = JSON.parse(event.data);
-  const { time, gateway, connections, truncated, problems, problem_count } = frame;
-  Object.assign(model, { time, gateway, connections, truncated, problems, problem_count, config: frame.config, skew: skewAt(time), ready: true, status: 'live' });
+  const { time, generation, gateway, connections, truncated, problems, problem_count } = frame;
+  Object.assign(model, { time, generation, gateway, connections, truncated, problems, problem_count, config: frame.config, skew: skewAt(time), ready: true, status: 'live' });
   model.total = merge(model.total, frame.total, seconds);
   model.store = merge(model.store, frame.store, seconds);
   model.routes = mergeAll(model.routes, frame.routes, (route) => route.name, seconds);
   model.limits = mergeAll(model.limits, frame.limits, (limit) => limitKey(limit.route, limit.limit), seconds);
   model.upstreams = mergeAll(model.upstreams, frame.upstreams, (upstream) => upstream.name, seconds);
-  if (rulesOf !== model.config.applied_at) loadRules();
+  if (rulesOf !== model.generation) loadRules();
   notify();
 }
 
@@ -150,11 +153,11 @@ let isReadingRules = false;
 async function loadRules() {
   if (isReadingRules) return;
   isReadingRules = true;
-  const applied = model.config.applied_at;
+  const { generation } = model;
   const rules = await api('limits').catch(() => null);
   isReadingRules = false;
   if (!rules) return;
-  [model.rules, model.hasRules, rulesOf] = [rules, true, applied];
+  [model.rules, model.hasRules, rulesOf] = [rules, true, generation];
   notify();
 }
 

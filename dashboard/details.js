@@ -23,7 +23,7 @@ export function limitPage(route, limit, query) {
   const only = (isShown, node) => { each(() => node.classList.toggle('hidden', !isShown(rule()))); return node; };
   load(5000, async () => { try { model.rules = await api('limits'); } catch { /* the stream shows the cause */ } });
   return [
-    h('p', { class: 'crumbs' }, h('a', { href: '#/' }, 'Overview'), route !== SHARED && [' / ', h('a', { href: path('route', route) }, nameOf(route))]),
+    h('p', { class: 'crumbs' }, h('a', { href: '#/' }, 'Overview'), route !== SHARED && [' / ', h('a', { href: path('route', route) }, isDomain(route) ? `Domain ${route.slice(1)}` : nameOf(route))]),
     h('h1', {}, route === SHARED ? `Shared limit ${limit}` : `Limit ${key}`),
     note(() => model.ready && model.rules.length > 0 && !rule(), 'No limit in force has this name. It may have been removed from the rule file.'),
     facts([
@@ -57,8 +57,15 @@ export function limitPage(route, limit, query) {
   ].filter(Boolean);
 }
 
+/** Returns whether a name is the route of a domain of the rate limit service. */
+const isDomain = (route) => route.startsWith('/');
+
+/** Returns the settings of a domain. */
+const domainOf = (config, route) => config.service?.domains.find((domain) => domain.route === route);
+
 /** Returns the settings of a limit. All routes of a shared limit have the same. */
 function limitOf(config, route, limit) {
+  if (isDomain(route)) return domainOf(config, route)?.limits.find((other) => other.name === limit);
   const isWanted = (other) => other.name === limit && other.shared === (route === SHARED);
   return config.routes.filter((other) => route === SHARED || other.name === route).flatMap(({ limits }) => limits).find(isWanted);
 }
@@ -122,8 +129,8 @@ function settings(find) {
   const shown = h('pre', { tabindex: '0', 'aria-label': 'Settings in force' }, 'Reading the configuration.');
   let applied;
   each(async () => {
-    if (!model.ready || applied === model.config.applied_at) return;
-    applied = model.config.applied_at;
+    if (!model.ready || applied === model.generation) return;
+    applied = model.generation;
     try {
       const found = find(await api('config'));
       setText(shown, found ? yaml(found) : 'There is no such item in the rule file.');
@@ -149,6 +156,7 @@ function yaml(item, indent = '') {
 // === A route ===
 
 export function routePage(route) {
+  if (isDomain(route)) return domainPage(route);
   const series = () => model.routes.get(route);
   const kinds = ['successful', '4xx, not 429', 'rejected with 429', '5xx', 'client left (499)'];
   const line = (index, style) => ({ name: kinds[index], style, values: () => series()?.recent[index] ?? [] });
@@ -163,6 +171,17 @@ export function routePage(route) {
     section('Responses by kind', outcomes(kinds, series)),
     section('Limits', limits((rule) => rule.routes.includes(route))),
     section('Settings in force', settings((config) => config.routes.find((other) => other.name === route))),
+  ];
+}
+
+/** The page of a domain of the rate limit service. */
+function domainPage(route) {
+  return [
+    h('p', { class: 'crumbs' }, h('a', { href: '#/' }, 'Overview')),
+    h('h1', {}, `Domain ${route.slice(1)}`),
+    section('Limits', limits((rule) => rule.routes.includes(route))),
+    section('Clients rejected most in the last 5 minutes', rejected('rejected?minutes=5', 10, (row) => row.route === route)),
+    section('Settings in force', settings((config) => domainOf(config, route))),
   ];
 }
 

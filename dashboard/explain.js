@@ -1,7 +1,7 @@
 // The form "explain a request": which route matches, and what each limit would decide. It charges nothing.
 
-import { api, clientName } from './data.js';
-import { count, facts, h, path, until } from './draw.js';
+import { api, clientName, model } from './data.js';
+import { count, each, facts, h, path, section, until } from './draw.js';
 
 export function explainPage() {
   const method = h('select', { name: 'method' }, ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS'].map((word) => h('option', {}, word)));
@@ -33,7 +33,56 @@ export function explainPage() {
       h('label', {}, 'Header fields, one a line', headers),
       h('div', { class: 'buttons' }, h('button', { class: 'primary' }, 'Explain'))),
     result,
+    explainCall(),
   ];
+}
+
+/** The form "explain a call" of the rate limit service. It is shown if there are domains. */
+function explainCall() {
+  const domain = h('select', { name: 'domain' });
+  const descriptors = h('textarea', { name: 'descriptors', rows: '4', required: true, spellcheck: 'false', placeholder: 'user=alice' });
+  const result = h('div', { class: 'result', 'aria-live': 'polite' });
+  const submit = async (event) => {
+    event.preventDefault();
+    const written = descriptors.value.split('\n').filter((line) => line.trim());
+    const bad = written.find((line) => !line.split(',').every((entry) => entry.indexOf('=') > 0));
+    if (bad) return result.replaceChildren(h('p', { class: 'error' }, `“${bad}” is no descriptor: write KEY=VALUE,KEY=VALUE.`));
+    try {
+      const body = { domain: domain.value, descriptors: written.map((line) => ({ entries: line.split(',').map(entryOf) })) };
+      const { text, admitted, descriptors: found } = await api('explain/call', { method: 'POST', body });
+      return result.replaceChildren(h('h2', { class: 'outcome' }, callOutcome(admitted)), h('ul', { class: 'tree' }, found.map((row) => descriptorOf(body.domain, row))),
+        h('details', {}, h('summary', {}, 'All details'), h('pre', { tabindex: '0', 'aria-label': 'The explanation as text' }, text)));
+    } catch (error) {
+      return result.replaceChildren(h('p', { class: 'error' }, error.message));
+    }
+  };
+  const form = h('form', { class: 'call', onsubmit: submit },
+    h('div', { class: 'fields' }, h('label', {}, 'Domain', domain), h('label', { class: 'grow' }, 'Descriptors, one a line: KEY=VALUE,KEY=VALUE', descriptors)),
+    h('div', { class: 'buttons' }, h('button', {}, 'Explain the call')));
+  const shown = section('Explain a call of the rate limit service', form, result);
+  each(() => {
+    const names = [...new Set(model.rules.map((rule) => rule.domain).filter((name) => name != null))];
+    shown.classList.toggle('hidden', names.length === 0);
+    if (names.join('\n') !== [...domain.children].map((option) => option.textContent).join('\n')) domain.replaceChildren(...names.map((name) => h('option', {}, name)));
+  });
+  return shown;
+}
+
+function entryOf(text) {
+  const at = text.indexOf('=');
+  return { key: text.slice(0, at), value: text.slice(at + 1) };
+}
+
+const callOutcome = (admitted) => (admitted === null ? 'Unknown: the store does not decide.'
+  : admitted ? 'Passes: its limits would grant the call now.' : 'Over the limit: a limit would not grant the call now.');
+
+/** A descriptor of a call, with its limit. */
+function descriptorOf(domain, { descriptor, limit, over_limit: isOver, client, remaining, next_permit_at: next, error, override }) {
+  const { route } = model.rules.find((rule) => rule.domain === domain) ?? {};
+  const state = error ? `the store did not answer: ${error}` : isOver ? `over the limit, ${next ? `grants it ${until(next)}` : 'never grants it'}`
+    : remaining == null ? 'not counted' : `${count(remaining)} ${remaining === 1 ? 'permit remains' : 'permits remain'}`;
+  return h('li', {}, `${descriptor}: `, limit && h('a', { href: path('limit', route, limit) }, `${route}/${limit}`), limit ? `, ${state}.` : 'no limit.',
+    h('div', {}, client && h('span', {}, `Client: ${clientName(client)}`), override && h('span', {}, `Override: ${inForce(override)}`)));
 }
 
 /** Returns the values of header lines by name. A name may have several lines. */

@@ -14,7 +14,7 @@ import replay
 from scene import FOLDER, TOKEN, Scene
 from webdriver import free_port, wait_until
 
-PAGES = ["", "limit/shop/all", "limit/api/per-key", "route/shop", "store", "overrides", "explain"]
+PAGES = ["", "limit/shop/all", "limit/api/per-key", "route/shop", "limit/%2Fedge/per-user", "route/%2Fedge", "store", "overrides", "explain"]
 
 Check = Callable[[Scene], None]
 checks: list[tuple[str, Check]] = []
@@ -298,6 +298,27 @@ def exempt(scene: Scene) -> None:
     browser.run("[...document.querySelectorAll('td button')].find((b) => b.textContent === 'Remove').click()")
     browser.click("dialog button.primary")
     wait_until("the end", lambda: "No override is in force" in browser.text("main"))
+
+
+@check("a limit of a domain has a page with the permits of a client, and a call to the domain is explained")
+def domain(scene: Scene) -> None:
+    browser = scene.browser
+    scene.show("limit/%2Fedge/per-user")
+    wait_until("the rate", lambda: "7 per" in browser.text("main"))
+    expect("addresses", "address" in browser.text("select[name=by]"), False)
+    browser.type("textarea[name=client]", "alice")
+    browser.click(".fields + button")
+    text = wait_until("the client", lambda: browser.text(".result"))
+    expect(f"the permits in {text}", text.split("Remaining")[1].split()[:1], ["7"])
+    browser.click(".crumbs a:last-child")
+    wait_until("the domain", lambda: browser.text("h1") == "Domain edge" and "/edge/per-user" in browser.text("table"))
+    wait_until("its settings", lambda: "name: per-user" in browser.text("main pre"))
+    scene.show("explain")
+    wait_until("the domains", lambda: "edge" in browser.text("select[name=domain]"))
+    browser.type("textarea[name=descriptors]", "user=alice\nother=x")
+    browser.click("form.call .buttons button")
+    text = wait_until("the explanation", lambda: browser.text("form.call + .result"))
+    expect("the call", (text.startswith("Passes: "), "7 permits remain" in text, "no limit" in text), (True, True, True))
 
 
 @check("the form explains a request without a token")
