@@ -11,6 +11,7 @@ mod explain;
 mod fleet;
 mod gateway_name;
 mod health;
+mod limit_list;
 mod limits;
 mod listener;
 mod only_object;
@@ -40,7 +41,7 @@ mod upstreams;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -84,6 +85,9 @@ use tidegate_metrics::Metrics;
 use tidegate_proxy::upstream::Upstreams;
 use tidegate_store::Store;
 
+/// The number of configurations that were in use.
+static GENERATIONS: AtomicU64 = AtomicU64::new(0);
+
 /// The longest body of a request, in bytes.
 const MAX_BODY: usize = 64 * 1024;
 
@@ -109,6 +113,8 @@ pub(crate) struct Admin {
 /// The configuration, the store and the upstreams in use. A reload replaces all of them.
 #[derive(Debug)]
 struct Active {
+    /// Differs from all earlier configurations of this process.
+    generation: u64,
     config: Arc<Config>,
     store: Store,
     /// The upstreams of each worker.
@@ -153,7 +159,8 @@ impl Active {
     fn new(config: Arc<Config>, store: Store, upstreams: Vec<Upstreams>) -> Self {
         let (probe, authorizer) = (Probe::new(store.clone()), Authorizer::new(&config));
         let overall = OverallPermits::new(&config, store.clone());
-        Self { config, store, upstreams, probe, authorizer, overall }
+        let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
+        Self { generation, config, store, upstreams, probe, authorizer, overall }
     }
 }
 
@@ -312,7 +319,7 @@ fn routes() -> OpenApiRouter<Admin> {
         .routes(routes!(upstreams::upstreams))
         .routes(routes!(drain::drain, drain::undrain))
         .routes(routes!(routes::routes))
-        .routes(routes!(limits))
+        .routes(routes!(limits::limits))
         .routes(routes!(clients::reset::reset_limit))
         .routes(routes!(clients::inspect, clients::reset::reset_client))
         .routes(routes!(overrides::list, overrides::create))
@@ -323,6 +330,7 @@ fn routes() -> OpenApiRouter<Admin> {
         .routes(routes!(audit))
         .routes(routes!(dashboard::events))
         .routes(routes!(explain::explain))
+        .routes(routes!(explain::call::explain_call))
         .routes(routes!(record::record))
         .routes(routes!(record::end))
         .fallback(unknown_path)
@@ -369,24 +377,6 @@ async fn active_config(State(admin): State<Admin>, headers: HeaderMap) -> Result
         response.headers_mut().insert(ETAG, tag);
     }
     Ok(response)
-}
-
-/// Returns each limit of each route with its file and line, its tiers, its decisions in the last minute, and for OVERALL
-/// limits the permits in use; with buckets in memory, also their number. A shared limit has the route `@` and the names of
-/// its `routes`.
-#[utoipa::path(
-    get,
-    path = "/limits",
-    tag = "limits",
-    responses((status = 200, description = "The limits", body = [Object]), Problem)
-)]
-async fn limits(State(admin): State<Admin>) -> Json<Value> {
-    let active = admin.active.load_full();
-    let mut value = limits::show(&active.config, &active.store);
-    admin.add_last_minute(&mut value);
-    active.overall.add_permits(&mut value).await;
-    active.config.secrets.mask_json(&mut value);
-    Json(value)
 }
 
 /// Returns the last 1,000 changes of operators through all gateways, the newest first. `shared` is false for changes that

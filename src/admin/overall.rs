@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::limit_list::all;
 use tidegate_config::Config;
 use tidegate_limit::Mode;
 use tidegate_rules::charge::Charge;
@@ -40,7 +41,7 @@ struct Permits {
 
 impl OverallPermits {
     pub(super) fn new(config: &Config, store: Store) -> Self {
-        let limits = config.rules.limits().map(|(_, limit)| limit).enumerate();
+        let limits = all(config).map(|listed| listed.limit).enumerate();
         let overall = limits.filter(|(_, limit)| limit.mode() == Mode::Overall).take(MAX_LIMITS);
         let charge = |(position, limit): (usize, &tidegate_rules::limits::rule::Limit)| {
             (position, Charge { shadow: limit.shadow, ..Charge::new(limit.limiter.clone(), None, 1) })

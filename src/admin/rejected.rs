@@ -76,8 +76,9 @@ pub(super) async fn list_by_limit(
     RawQuery(query): RawQuery,
 ) -> Result<Json<Vec<Rejected>>, Problem> {
     let active = admin.active.load_full();
-    active.limit(&route, &limit)?;
-    admin.rejected_clients(&active, query.as_deref(), Some(LimitId::new(&route, &limit))).await.map(Json)
+    let found = active.limit(&route, &limit)?;
+    let id = LimitId::new(found.route, &found.limit.name);
+    admin.rejected_clients(&active, query.as_deref(), Some(id)).await.map(Json)
 }
 
 /// Returns the clients that were rejected most, at most 100: by limits, by `concurrency`, for their credentials, or by bans.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::limit_list;
 use tidegate_config::Config;
 use tidegate_layer::rejected::{Cause, LimitId};
 use tidegate_rules::limits::rule::{Limit, LimitLocation};
@@ -23,11 +24,14 @@ pub(super) enum By<'c> {
 impl<'c> Rejecting<'c> {
     /// Returns all that can reject a request.
     pub(super) fn by_id(config: &'c Config) -> HashMap<LimitId, Self> {
-        let limits = config.rules.limits().map(|(route, limit)| Self { route, by: By::Limit(limit) });
+        let limits = limit_list::all(config).chain(limit_list::of_callers(config));
+        let limits = limits.map(|listed| Self { route: listed.route, by: By::Limit(listed.limit) });
         let routes = config.rules.routes.iter();
         let causes = routes
             .flat_map(|route| Cause::ALL.into_iter().map(|cause| Self { route: &route.name, by: By::Cause(cause) }));
-        limits.chain(causes).map(|one| (one.id(), one)).collect()
+        let bans =
+            limit_list::domains(config).map(|domain| Self { route: domain.route(), by: By::Cause(Cause::Banned) });
+        limits.chain(causes).chain(bans).map(|one| (one.id(), one)).collect()
     }
 
     fn id(self) -> LimitId {
@@ -52,8 +56,8 @@ impl<'c> Rejecting<'c> {
         }
     }
 
-    /// Returns the place of the limit in the rule file.
+    /// Returns the place of the limit in the rule file. Limits that callers set have none.
     pub(super) fn location(self) -> Option<LimitLocation> {
-        self.limit().map(|limit| limit.location.clone())
+        self.limit().map(|limit| limit.location.clone()).filter(|location| !location.file.is_empty())
     }
 }

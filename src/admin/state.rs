@@ -10,7 +10,7 @@ use super::probe::Answer;
 use super::problem::Problem;
 use super::problems::{GatewayProblem, ProblemKind};
 use super::status::ConfigState;
-use super::{Active, Admin};
+use super::{Active, Admin, limit_list};
 use tidegate_limit::clock::{Stopwatch, Timestamp, wall_time};
 
 /// When the gateway started.
@@ -83,7 +83,7 @@ pub(super) async fn status(State(admin): State<Admin>) -> Json<GatewayState> {
     let store = store_state(&admin, &active, &answer);
     let readiness = readiness(&admin, &active, store.up);
     let problems = problems(&admin, &active, &answer);
-    let limits = active.config.rules.limits().count();
+    let limits = limit_list::all(&active.config).count();
     let (open, [http1, http2]) = admin.metrics.open_connections();
     Json(GatewayState {
         version: env!("CARGO_PKG_VERSION"),

@@ -27,7 +27,7 @@ pub(super) struct ExplainArgs {
     #[arg(value_parser = explain::target, required_unless_present = "descriptor")]
     url: Option<Uri>,
     /// Explain a call to the rate limit service instead: its domain and its descriptors, each KEY=VALUE,KEY=VALUE
-    #[arg(long, num_args = 2.., value_names = ["DOMAIN", "KEY=VALUE"], conflicts_with_all = ["method", "url", "live"])]
+    #[arg(long, num_args = 2.., value_names = ["DOMAIN", "KEY=VALUE"], conflicts_with_all = ["method", "url"])]
     descriptor: Vec<String>,
     /// Header field of the request; can be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field)]
@@ -93,11 +93,8 @@ fn explain_at(now: Timestamp, args: &ExplainArgs, out: &mut impl Write, errors: 
 }
 
 fn explain_call(args: &ExplainArgs, config: &Config, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
-    let (domain, descriptors) =
-        args.descriptor.split_first().map(|(domain, rest)| (domain.clone(), rest)).unwrap_or_default();
-    let descriptors = descriptors.iter().map(|text| DescriptorText::parse(text)).collect::<Result<_, _>>();
-    let call = match descriptors {
-        Ok(descriptors) => ExplainedCall { domain, descriptors },
+    let call = match args.call() {
+        Ok(call) => call,
         Err(error) => {
             writeln!(errors, "tidegate: {error}")?;
             return Ok(2);
@@ -117,7 +114,14 @@ fn explain_call(args: &ExplainArgs, config: &Config, out: &mut impl Write, error
 }
 
 fn explain_live(args: &ExplainArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
-    let explained = match args.api.send_body("POST", "/api/v1/explain", &args.body()) {
+    let (path, body) = match args.live_request() {
+        Ok(request) => request,
+        Err(error) => {
+            writeln!(errors, "tidegate: {error}")?;
+            return Ok(2);
+        }
+    };
+    let explained = match args.api.send_body("POST", path, &body) {
         Ok(explained) => explained,
         Err(error) => return write_error(&error, errors),
     };
@@ -145,6 +149,27 @@ impl ExplainArgs {
             tls: TlsPeer::new(self.tls_subject.clone(), self.tls_san.clone()),
             listener: self.listener.as_deref().map(Into::into),
         }
+    }
+
+    /// Returns the call of `--descriptor`.
+    fn call(&self) -> Result<ExplainedCall, String> {
+        let (domain, descriptors) =
+            self.descriptor.split_first().map(|(domain, rest)| (domain.clone(), rest)).unwrap_or_default();
+        let descriptors = descriptors.iter().map(|text| DescriptorText::parse(text)).collect::<Result<_, _>>()?;
+        Ok(ExplainedCall { domain, descriptors })
+    }
+
+    /// Returns the path and the body of a request to the API.
+    fn live_request(&self) -> Result<(&'static str, Value), String> {
+        if self.descriptor.is_empty() {
+            return Ok(("/api/v1/explain", self.body()));
+        }
+        let call = self.call()?;
+        let entry = |(key, value): &(String, String)| json!({ "key": key, "value": value });
+        let descriptor =
+            |text: &DescriptorText| json!({ "entries": text.pairs().iter().map(entry).collect::<Vec<_>>() });
+        let descriptors: Vec<_> = call.descriptors.iter().map(descriptor).collect();
+        Ok(("/api/v1/explain/call", json!({ "domain": call.domain, "descriptors": descriptors })))
     }
 
     /// Returns the body of a request to the API.

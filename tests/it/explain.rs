@@ -184,7 +184,7 @@ fn usage_errors_have_exit_code_2() {
         (&["GET", "http://a/#b"], "write http://host/path, or /path, without a fragment"),
         (&["GET", "http://a/", "--json"], "`--json` needs `--live`"),
         (&["GET", "http://a/", "--descriptor", "edge", "a=b"], "cannot be used with"),
-        (&["--live", "--descriptor", "edge", "a=b"], "cannot be used with"),
+        (&["--live", "--descriptor", "edge", "a"], "write KEY=VALUE"),
         (&["--descriptor", "edge"], "--descriptor"),
         (&["GET", "http://a/", "-H", "no colon"], "write NAME: VALUE"),
         (&["GET", "http://a/", "-H", "a b: c"], "is not a valid header field name"),

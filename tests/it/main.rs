@@ -124,6 +124,7 @@ mod service_calls;
 mod service_handover;
 mod service_http;
 mod service_modes;
+mod service_operators;
 mod service_reflection;
 mod service_reports;
 mod service_store;

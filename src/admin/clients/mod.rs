@@ -27,7 +27,7 @@ use tidegate_rules::charge::{Charge, Limiter};
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(super) struct LimitPath {
-    /// The name of the route; `@` for a shared limit.
+    /// The name of the route; `@` for a shared limit, and `/DOMAIN` for a limit of a domain, with `%2F` for each slash.
     #[param(example = "rest")]
     pub(super) route: String,
     /// The name of the limit.
@@ -40,11 +40,11 @@ pub(super) struct LimitPath {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 struct ClientQuery {
-    /// The client: a value for each source of the limit's `client`.
+    /// The client: a value for each source of the limit's `client`, or for each key that a limit of a domain counts separately.
     value: Option<Vec<String>>,
     /// Or its hash, from the access log.
     hash: Option<String>,
-    /// Or its IP address.
+    /// Or its IP address. Limits of domains know no addresses.
     address: Option<String>,
 }
 
@@ -100,6 +100,7 @@ pub(super) async fn inspect(
     let query = Parameters::parse(query.as_deref(), &["value", "hash", "address", "tier", "rate"])?;
     let active = admin.active.load_full();
     let named = active.named(&route, &limit, &query)?;
+    let (route, limit) = (named.route.to_owned(), named.limit.name.clone());
     let in_force = named.charge.client.as_ref().and_then(|client| admin.layer.override_of(&route, &limit, client));
     let adjust = |limiter: &Arc<Limiter>| match &in_force {
         Some(effect) => admin.layer.adjusted(limiter, effect),

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use futures_util::{TryStreamExt, stream};
+use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -173,6 +174,10 @@ pub(super) async fn choose(
     adjust: impl Fn(&Arc<Limiter>) -> Arc<Limiter>,
 ) -> Result<Chosen, Problem> {
     let (tier, rate) = (query.one("tier")?, query.one("rate")?);
+    if named.is_rate_of_callers {
+        let detail = "callers set the rate of this limit: the permits that remain depend on the call";
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
+    }
     let Some(rates) = named.limit.rates.clone() else {
         let has_parameter = tier.is_some() || rate.is_some();
         let detail = "`tier` and `rate` apply only to limits that take their rate from the request";

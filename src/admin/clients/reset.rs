@@ -46,7 +46,8 @@ pub(in crate::admin) async fn reset_client(
     let active = admin.active.load_full();
     let operator = active.authorizer.authorize(&headers).await?;
     let query = Parameters::parse(query.as_deref(), &["value", "hash", "address", "reason"])?;
-    let (reason, charge) = (reason(&query)?, active.named(&route, &limit, &query)?.charge);
+    let (reason, named) = (reason(&query)?, active.named(&route, &limit, &query)?);
+    let (route, limit, charge) = (named.route.to_owned(), named.limit.name.clone(), named.charge);
     let client = active.client_name(&charge);
     let change = Change { operator, action: "reset_client", target: format!("{route}/{limit}"), client, reason };
     let gateways = active.store.gateways().unwrap_or(1);
@@ -77,7 +78,8 @@ pub(in crate::admin) async fn reset_limit(
     let active = admin.active.load_full();
     let operator = active.authorizer.authorize(&headers).await?;
     let reason = reason(&Parameters::parse(query.as_deref(), &["reason"])?)?;
-    let limiter = active.limit(&route, &limit)?.limiter.clone();
+    let found = active.limit(&route, &limit)?;
+    let (route, limit, limiter) = (found.route.to_owned(), found.limit.name.clone(), found.limit.limiter.clone());
     let target = format!("{route}/{limit}");
     let change = Change { operator, action: "reset_limit", target, client: None, reason };
     let gateways = active.store.gateways().unwrap_or(1);

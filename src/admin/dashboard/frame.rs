@@ -25,6 +25,8 @@ const MAX_PROBLEMS: usize = 20;
 struct Frame<'a> {
     /// Seconds since 1970.
     time: u64,
+    /// Changes with the configuration in use, also if a control plane sends other domains.
+    generation: u64,
     gateway: GatewayState,
     config: Value,
     problems: &'a [GatewayProblem],
@@ -139,6 +141,7 @@ impl Admin {
         });
         let frame = Frame {
             time: unix_seconds(),
+            generation: active.generation,
             gateway: GatewayState {
                 version: env!("CARGO_PKG_VERSION"),
                 draining: !self.readiness.is_ready(),

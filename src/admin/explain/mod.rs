@@ -1,6 +1,7 @@
 //! `POST /api/v1/explain`: explains how the rules apply to a request, and what its limits would decide now. Charges
 //! nothing.
 
+pub(super) mod call;
 mod request;
 mod response;
 #[cfg(test)]

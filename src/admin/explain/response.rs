@@ -239,20 +239,7 @@ impl Explained {
             None => "\nnow: the store does not decide\n".to_owned(),
         };
         for (number, limit) in (1..).zip(&self.limits) {
-            let Remaining { remaining, admitted, next_permit_at, error, .. } = &limit.remaining;
-            let remaining = remaining.map(|permits| match permits {
-                1 => "1 permit remains".to_owned(),
-                permits => format!("{permits} permits remain"),
-            });
-            let state = match (admitted, remaining, error) {
-                (_, _, Some(error)) => format!("the store did not answer: {error}"),
-                (Some(true), Some(remaining), _) => remaining,
-                (Some(false), Some(remaining), _) => match next_permit_at {
-                    Some(at) => format!("{remaining}, grants this request at {at}"),
-                    None => format!("{remaining}, never grants this request"),
-                },
-                _ => "does not count the request".to_owned(),
-            };
+            let state = limit.remaining.describe("request");
             let by = limit.in_force.as_ref().map(describe_override).unwrap_or_default();
             _ = writeln!(text, "  {number}. {}: {state}{by}", limit.limit); // writing to a String cannot fail
         }
@@ -261,6 +248,31 @@ impl Explained {
 }
 
 // === impl ClientAddress, ExplainedLimit, Remaining ===
+
+impl Remaining {
+    /// Returns `true` if the store was asked.
+    pub(super) fn is_read(&self) -> bool {
+        self.remaining.is_some() || self.error.is_some()
+    }
+
+    /// Describes the decision about a request or a call, which `what` names.
+    pub(super) fn describe(&self, what: &str) -> String {
+        let Self { remaining, admitted, next_permit_at, error, .. } = self;
+        let remaining = remaining.map(|permits| match permits {
+            1 => "1 permit remains".to_owned(),
+            permits => format!("{permits} permits remain"),
+        });
+        match (admitted, remaining, error) {
+            (_, _, Some(error)) => format!("the store did not answer: {error}"),
+            (Some(true), Some(remaining), _) => remaining,
+            (Some(false), Some(remaining), _) => match next_permit_at {
+                Some(at) => format!("{remaining}, grants this {what} at {at}"),
+                None => format!("{remaining}, never grants this {what}"),
+            },
+            _ => format!("does not count the {what}"),
+        }
+    }
+}
 
 impl ClientAddress {
     fn new(trace: &AddressTrace<'_>) -> Self {
@@ -310,7 +322,7 @@ fn is_exemption(in_force: Option<&Override>) -> bool {
 }
 
 /// Describes an override as the API shows it, with the rate that it changes.
-fn describe_override(one: &Value) -> String {
+pub(super) fn describe_override(one: &Value) -> String {
     let (Some(id), Some(action)) = (one["id"].as_str(), one["action"].as_str()) else { return String::new() };
     let change = ["rate", "multiply"].iter().find(|key| !one[**key].is_null());
     let change = change.map(|key| format!(" {key} {}", one[*key])).unwrap_or_default();

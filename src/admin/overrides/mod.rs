@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use self::request::NewOverride;
 use super::audit::Change;
+use super::limit_list::{self, ListedLimit};
 use super::problem::Problem;
 use super::{Active, Admin};
 use tidegate_layer::layer::KnownOverrides;
@@ -187,22 +188,40 @@ fn unknown() -> Problem {
 impl Active {
     /// Returns the limits of a scope whose rate an override cannot change, as ROUTE/LIMIT.
     fn not_adjustable(&self, scope: &Scope) -> Vec<String> {
-        let limits = self.config.rules.limits();
-        let skipped =
-            limits.filter(|(route, limit)| scope.contains_limit(route, &limit.name) && !limit.limiter.is_adjustable());
-        skipped.map(|(route, limit)| format!("{route}/{}", limit.name)).collect()
+        // OVERALL limits of domains are skipped, too, but there can be very many.
+        let has_domain = *scope != Scope::All;
+        let limits = limit_list::all(&self.config).filter(|listed| has_domain || listed.domain.is_none());
+        let skipped = limits.filter(|ListedLimit { route, limit, .. }| {
+            scope.contains_limit(route, &limit.name) && !limit.limiter.is_adjustable()
+        });
+        skipped.map(|ListedLimit { route, limit, .. }| format!("{route}/{}", limit.name)).collect()
     }
 
-    /// Checks that the rules have these limits.
-    fn check_scope(&self, scope: &Scope) -> Result<(), Problem> {
+    /// Returns `true` if the scope has only limits of a domain.
+    fn is_in_domain(&self, scope: &Scope) -> bool {
         match scope {
-            Scope::All => Ok(()),
+            Scope::All => false,
+            Scope::Route(route) | Scope::Limit { route, .. } => self.domain(route).is_some(),
+        }
+    }
+
+    /// Returns the scope with this text, with the names of the rules. The names of domains and of their limits can contain slashes:
+    /// a limit has precedence over a domain.
+    fn scope(&self, text: &str) -> Result<Scope, Problem> {
+        let scope: Scope = text.parse().map_err(|error| Problem::bad_request(format!("{error}")))?;
+        match &scope {
+            Scope::All => Ok(scope),
             Scope::Route(name) => {
-                let is_known =
-                    name == SHARED_ROUTE || self.config.rules.routes.iter().any(|route| *route.name == **name);
-                if is_known { Ok(()) } else { Err(Problem::new(StatusCode::NOT_FOUND, "no route has this name")) }
+                let mut routes = self.config.rules.routes.iter();
+                let is_known = name == SHARED_ROUTE || routes.any(|route| *route.name == **name);
+                let is_known = is_known || self.domain(name).is_some();
+                if is_known { Ok(scope) } else { Err(Problem::new(StatusCode::NOT_FOUND, "no route has this name")) }
             }
-            Scope::Limit { route, limit } => self.limit(route, limit).map(|_| ()),
+            Scope::Limit { route, limit } => match (self.limit(route, limit), self.domain(text)) {
+                (Ok(found), _) => Ok(Scope::Limit { route: found.route.to_owned(), limit: found.limit.name.clone() }),
+                (Err(_), Some(domain)) => Ok(Scope::Route(domain.route().to_owned())),
+                (Err(error), None) => Err(error),
+            },
         }
     }
 }

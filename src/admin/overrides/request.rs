@@ -10,15 +10,17 @@ use utoipa::ToSchema;
 
 use crate::admin::Active;
 use crate::admin::audit::MAX_REASON;
+use crate::admin::limit_list::NO_ADDRESSES;
 use crate::admin::only_object::OnlyObject;
 use crate::admin::problem::Problem;
 use tidegate_config::Millis;
 use tidegate_layer::overrides::{
     Action, Adjustment, Factor, MAX_DURATION, Override, Scope, Target, parse_hash, parse_network,
 };
-use tidegate_limit::MAX_RATE;
 use tidegate_limit::clock::Timestamp;
+use tidegate_limit::{MAX_RATE, Mode};
 use tidegate_rules::charge::ClientId;
+use tidegate_rules::rules::NamedClientError;
 
 /// The longest texts, in bytes, that name a scope or a client. Names and addresses in use are shorter.
 const MAX_TEXT: usize = 4 * 1024;
@@ -33,7 +35,7 @@ const SHORTEST_IPV6: u8 = 19;
 pub(super) struct NewOverride {
     #[schema(value_type = String, pattern = "^(ban|exempt|adjust)$", example = "ban")]
     action: Action,
-    /// A route, or ROUTE/LIMIT. Without it, all routes.
+    /// A route, or ROUTE/LIMIT. A domain is the route /DOMAIN. Without it, all routes and domains.
     #[serde(default)]
     scope: Option<String>,
     target: NewTarget,
@@ -85,9 +87,8 @@ impl NewOverride {
         let scope = match self.scope.as_deref() {
             None => Scope::All,
             Some(text) if text.len() > MAX_TEXT => return Err(Problem::bad_request("`scope` is too long")),
-            Some(text) => text.parse().map_err(|error| Problem::bad_request(format!("{error}")))?,
+            Some(text) => active.scope(text)?,
         };
-        active.check_scope(&scope)?;
         let target = self.target.resolve(active, &scope)?;
         if self.action == Action::Ban && !self.force {
             check_size(&target)?;
@@ -110,6 +111,9 @@ impl NewOverride {
 impl NewTarget {
     fn resolve(self, active: &Active, scope: &Scope) -> Result<Target, Problem> {
         match self {
+            Self::Address(_) if active.is_in_domain(scope) => {
+                Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, NO_ADDRESSES))
+            }
             Self::Address(text) => {
                 let network = parse_network(&text);
                 let network =
@@ -129,8 +133,11 @@ impl NewTarget {
                                   client by `hash`";
                     return Err(Problem::bad_request(detail));
                 };
-                let client = active.config.rules.named_client(active.limit(route, limit)?, &values)?;
-                match client {
+                let listed = active.limit(route, limit)?;
+                if listed.limit.mode() == Mode::Overall {
+                    return Err(Problem::bad_request(NamedClientError::Overall.to_string()));
+                }
+                match active.client_of(listed, &values)? {
                     ClientId::Address(network) => Ok(Target::Network(network)),
                     client => active.store.key_of(&client).map(Target::Hash).ok_or_else(|| {
                         let detail = "the store has not replied yet, so the hash of the client is unknown";
@@ -184,7 +191,7 @@ fn adjustment(
     };
     match scope {
         Scope::Limit { route, limit } => {
-            let limiter = &active.limit(route, limit)?.limiter;
+            let limiter = &active.limit(route, limit)?.limit.limiter;
             if !limiter.is_adjustable() {
                 let detail =
                     "the rate of this limit cannot differ between clients: it is OVERALL, or shared with Redisson";

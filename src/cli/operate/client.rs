@@ -14,7 +14,7 @@ use super::{ClientName, answered, text};
 /// Arguments of `tidegate client`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ClientArgs {
-    /// The limit, as its route and its name
+    /// The limit, as its route and its name; a domain is the route /DOMAIN
     #[arg(value_name = "ROUTE/LIMIT")]
     limit: LimitName,
     #[command(flatten)]

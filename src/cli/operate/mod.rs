@@ -38,7 +38,7 @@ pub(super) use self::upstreams::{DrainArgs, UpstreamsArgs, drain, upstreams};
 /// Arguments of `tidegate reset`.
 #[derive(Debug, Args)]
 pub(super) struct ResetArgs {
-    /// The limit, as its route and its name
+    /// The limit, as its route and its name; a domain is the route /DOMAIN
     #[arg(value_name = "ROUTE/LIMIT")]
     limit: LimitName,
     #[command(flatten)]

@@ -74,7 +74,7 @@ struct ScopeArgs {
     /// Only this limit
     #[arg(long, value_name = "ROUTE/LIMIT")]
     limit: Option<LimitName>,
-    /// Only the limits of this route
+    /// Only the limits of this route, or of the domain /DOMAIN
     #[arg(long, value_name = "ROUTE", conflicts_with = "limit")]
     route: Option<String>,
 }

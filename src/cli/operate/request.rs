@@ -23,11 +23,17 @@ impl FromStr for LimitName {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.split_once('/') {
-            Some((route, limit)) if !route.is_empty() && !limit.is_empty() && !limit.contains('/') => {
-                Ok(Self { route: route.to_owned(), limit: limit.to_owned() })
-            }
-            _ => Err("write ROUTE/LIMIT, with the names of the rule file"),
+        let is_domain = text.starts_with('/');
+        let slash = text.char_indices().skip(1).find(|(_, letter)| *letter == '/');
+        let parts = slash.map(|(at, _)| (&text[..at], &text[at + 1..]));
+        match parts {
+            // The name of a limit of a domain can contain slashes.
+            Some((route, limit)) if route.len() > 1 || !is_domain => match limit {
+                "" => Err(FORM),
+                _ if !is_domain && limit.contains('/') => Err(FORM),
+                _ => Ok(Self { route: route.to_owned(), limit: limit.to_owned() }),
+            },
+            _ => Err(FORM),
         }
     }
 }
@@ -37,6 +43,9 @@ impl fmt::Display for LimitName {
         write!(f, "{}/{}", self.route, self.limit)
     }
 }
+
+/// How to write the name of a limit.
+const FORM: &str = "write ROUTE/LIMIT, with the names of the rule file, or /DOMAIN/LIMIT";
 
 /// Returns a path of the API.
 pub(super) fn path(segments: &[&str]) -> String {
@@ -66,8 +75,11 @@ mod tests {
         let encoded = "value=a%26b%3Dc%3F%23%2F%25%C3%A9&reason=x%20y";
         assert_eq!(target, format!("/api/v1/limits/rest/per-key/client?{encoded}"));
         assert_eq!(limit.path(&[]) + &query(&[]), "/api/v1/limits/rest/per-key");
-        for invalid in ["rest", "/per-key", "rest/", "a/b/c"] {
+        for invalid in ["rest", "/per-key", "rest/", "a/b/c", "/", "//x", "/edge/", ""] {
             assert!(invalid.parse::<LimitName>().is_err(), "{invalid}");
         }
+        let of_domain: LimitName = "/edge/path=/v1/*".parse().expect("a limit");
+        assert_eq!(of_domain.path(&["client"]), "/api/v1/limits/%2Fedge/path%3D%2Fv1%2F%2A/client");
+        assert_eq!(of_domain.to_string(), "/edge/path=/v1/*");
     }
 }

@@ -2,6 +2,7 @@
 
 mod failures;
 mod load;
+mod overrides;
 mod reload;
 mod stream;
 mod tls;
