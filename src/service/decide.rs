@@ -1,9 +1,11 @@
 //! Decides a call.
 
+use tokio::time::Instant;
+
 use super::answer::Answer;
 use super::dynamic_metadata;
 use tidegate_layer::layer::{ActiveDomains, DomainCall};
-use tidegate_limit::clock::Stopwatch;
+use tidegate_limit::clock::{Stopwatch, poll_time};
 use tidegate_metrics::CallResult;
 use tidegate_service::{Call, CallError, Metadata};
 
@@ -11,6 +13,7 @@ use tidegate_service::{Call, CallError, Metadata};
 #[derive(Debug)]
 pub(super) struct Pending<'d> {
     since: Stopwatch,
+    deadline: Instant,
     descriptors: usize,
     /// The charges. `None` if the domain is unknown.
     call: Option<DomainCall<'d>>,
@@ -24,10 +27,15 @@ impl<'d> Pending<'d> {
     /// # Errors
     /// The call exceeds a bound, or has no domain or no descriptors.
     pub(super) fn new(active: &'d ActiveDomains, call: &Call<'_>) -> Result<Self, CallError> {
-        let since = Stopwatch::start();
+        let (since, deadline) = (Stopwatch::start(), poll_time() + active.answers().timeout);
         call.validate()?;
         let metadata = active.answers().dynamic_metadata.then(|| dynamic_metadata::of_call(call));
-        Ok(Self { since, descriptors: call.descriptors.len(), call: active.charges(call), metadata })
+        Ok(Self { since, deadline, descriptors: call.descriptors.len(), call: active.charges(call), metadata })
+    }
+
+    /// Sets the deadline of the caller, if it is earlier.
+    pub(super) fn before(self, deadline: Option<Instant>) -> Self {
+        Self { deadline: deadline.map_or(self.deadline, |deadline| deadline.min(self.deadline)), ..self }
     }
 
     /// Asks the limits. A call to an unknown domain passes: the operator may not have configured it yet.
@@ -36,7 +44,7 @@ impl<'d> Pending<'d> {
             active.other_calls().answered(CallResult::UnknownDomain, self.since.elapsed());
             return Answer::without_limits(self.descriptors).with_metadata(self.metadata);
         };
-        let decided = active.decide(call).await;
+        let decided = active.decide(call, self.deadline).await;
         let answer = Answer::new(&decided, active.answers()).with_metadata(self.metadata);
         let result = match answer.is_over {
             true => CallResult::OverLimit,

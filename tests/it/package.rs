@@ -71,7 +71,7 @@ fn compiled_files(package: &Path) -> BTreeSet<String> {
                 continue;
             }
             let bytes = fs::read(&path).expect("a file");
-            let text = String::from_utf8_lossy(&bytes); // `include_bytes!` has files that are no text
+            let text = String::from_utf8_lossy(&bytes); // some files are binary
             let relative = |path: &Path| path.strip_prefix(package).expect("a path below").display().to_string();
             found.insert(relative(&path));
             found.extend(included_files(&text, path.parent().expect("a folder")).iter().map(|path| relative(path)));

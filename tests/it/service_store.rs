@@ -5,7 +5,9 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use crate::support::redis::RedisServer;
-use crate::support::service::{HealthCheck, HealthStatus, OK, OVER_LIMIT, TestService, call, descriptor};
+use crate::support::service::{
+    HealthCheck, HealthStatus, OK, OVER_LIMIT, RateLimitDescriptor, TestService, UInt64Value, call, descriptor,
+};
 use crate::support::wire::soon;
 
 /// The same limit with each failure policy, for other keys.
@@ -14,6 +16,16 @@ const LIMITS: [&str; 3] = [
     "name: allow, match: { allow: '*' }, mode: PER_CLIENT, rate: 20, interval: 1h, on_store_failure: allow",
     "name: deny, match: { deny: '*' }, mode: PER_CLIENT, rate: 20, interval: 1h, on_store_failure: deny",
 ];
+
+/// Waits until Redis has all permits that the share of the gateway has granted.
+async fn charged(service: &TestService) {
+    soon(async { while service.status().await["store"]["owed"] != 0 {} }).await;
+}
+
+/// Returns a store that waits for a Redis that hangs.
+fn patient(redis: &RedisServer) -> String {
+    format!("{{ url: '{}', timeout: 60s }}", redis.url())
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn instances_share_the_limits_of_a_domain() {
@@ -65,12 +77,67 @@ async fn failure_policy_of_each_limit_decides_during_an_outage() {
     assert_eq!(service.counter(failed).await, 1);
 }
 
+/// The share of the gateway decides a call at its deadline, and the late reply of Redis takes no permits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hanging_redis_delays_a_call_until_its_deadline() {
+    let Some(redis) = RedisServer::start() else { return };
+    for (keys, grpc_timeout) in [("timeout: 20ms", None), ("timeout: 60s", Some("20m"))] {
+        let service = TestService::start_with(keys, &patient(&redis), &LIMITS);
+        let client = service.client().await.with_timeout(grpc_timeout);
+        let ask =
+            async || client.should_rate_limit(&call([descriptor(&format!("local={keys}"))])).await.expect("an answer");
+        // A slow machine may decide some of these locally, too.
+        while ask().await.field("ratelimit").is_none() {}
+        redis.signal("STOP");
+        let answer = ask().await;
+        assert_eq!((answer.overall_code, answer.field("ratelimit")), (OK, None));
+        redis.signal("CONT");
+        charged(&service).await;
+    }
+}
+
+/// The same with exact numbers: of 20 permits, Redis grants the first, the share the second, and Redis the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_reply_to_a_call_gives_its_permits_back() {
+    let Some(redis) = RedisServer::start() else { return };
+    let service = TestService::start_with("timeout: 60s", &patient(&redis), &LIMITS);
+    let (patient, hurried) = (service.client().await, service.client().await.with_timeout(Some("20m")));
+    let request = call([descriptor("local=x")]);
+    let first = patient.should_rate_limit(&request).await.expect("an answer");
+    assert_eq!(first.remaining(), [(OK, 19)]);
+    redis.signal("STOP");
+    let second = hurried.should_rate_limit(&request).await.expect("an answer");
+    assert_eq!((second.overall_code, second.field("ratelimit")), (OK, None));
+    redis.signal("CONT");
+    charged(&service).await;
+    let mut granted = 2;
+    while patient.should_rate_limit(&request).await.expect("an answer").overall_code == OK {
+        granted += 1;
+    }
+    assert_eq!(granted, 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn report_is_charged_after_its_deadline() {
+    let Some(redis) = RedisServer::start() else { return };
+    let service = TestService::start_with("timeout: 60s", &patient(&redis), &LIMITS);
+    let (patient, hurried) = (service.client().await, service.client().await.with_timeout(Some("20m")));
+    let hits =
+        |value| call([RateLimitDescriptor { hits_addend: Some(UInt64Value { value }), ..descriptor("local=x") }]);
+    let check = async || patient.should_rate_limit(&hits(0)).await.expect("an answer").remaining();
+    assert_eq!(check().await, [(OK, 20)]);
+    redis.signal("STOP");
+    let reported = hurried.should_rate_limit(&hits(3)).await.expect("an answer");
+    assert_eq!((reported.overall_code, reported.field("ratelimit")), (OK, None));
+    redis.signal("CONT");
+    soon(async { while check().await != [(OK, 17)] {} }).await;
+}
+
 /// A call that waits for Redis is answered, and the connection then ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn drain_answers_calls_in_flight() {
     let Some(redis) = RedisServer::start() else { return };
-    let store = format!("{{ url: '{}', timeout: 60s }}", redis.url());
-    let mut service = TestService::start(&store, &LIMITS);
+    let mut service = TestService::start_with("timeout: 60s", &patient(&redis), &LIMITS);
     let client = service.client().await;
     client.should_rate_limit(&call([descriptor("local=x")])).await.expect("an answer");
     redis.signal("STOP");

@@ -1,10 +1,12 @@
-//! The content of answers to calls in addition to the statuses of descriptors.
+//! The settings of answers to calls: their content in addition to the statuses of descriptors, and their deadline.
+
+use std::time::Duration;
 
 use http::HeaderName;
 use tidegate_rules::limits::policy::RateLimitHeaders;
 
-/// The optional content of answers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The settings of answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerSettings {
     /// The fields for the response to the client of the proxy.
     pub headers: RateLimitHeaders,
@@ -12,6 +14,24 @@ pub struct AnswerSettings {
     pub legacy_names: LegacyNames,
     /// Whether answers repeat the call, with the metadata of its limits, as dynamic metadata.
     pub dynamic_metadata: bool,
+    /// The longest time for the decision about a call.
+    pub timeout: Duration,
+}
+
+impl AnswerSettings {
+    /// The default of [`timeout`](Self::timeout): Envoy waits 20 ms for an answer, and then lets the request pass.
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(12);
+}
+
+impl Default for AnswerSettings {
+    fn default() -> Self {
+        Self {
+            headers: RateLimitHeaders::default(),
+            legacy_names: LegacyNames::default(),
+            dynamic_metadata: false,
+            timeout: Self::DEFAULT_TIMEOUT,
+        }
+    }
 }
 
 /// The names of the three fields that describe the limit of a call with the fewest remaining requests.

@@ -51,7 +51,7 @@ impl Domains {
         Ok(Self { by_name, is_partial: false, ..self.clone() })
     }
 
-    /// Returns the optional content of answers.
+    /// Returns the settings of answers.
     pub fn answers(&self) -> &AnswerSettings {
         &self.answers
     }

@@ -35,6 +35,8 @@ pub mod transfer;
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 pub use self::builder::MemoryStoreBuilder;
 pub use self::in_flight::{Full, InFlightSlot, RouteSlots, SlotRequest, TakenWithSlot};
 pub use self::memory::{Memory, Usage};
@@ -350,6 +352,19 @@ impl Store {
     #[doc(hidden)]
     pub async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
         backend!(self, |memory| memory.take(charges), |redis| multi_slot::take(redis, charges).await)
+    }
+
+    /// Like [`take`](Self::take), with an earlier deadline than the store's. A reply after it is handled like a reply after the
+    /// store's deadline.
+    ///
+    /// # Errors
+    /// The store could not decide; see [`StoreError`].
+    #[doc(hidden)]
+    pub async fn take_until(&self, charges: &[Charge], deadline: Instant) -> Result<Outcome, StoreError> {
+        backend!(self, |memory| memory.take(charges), |redis| {
+            let deadline = deadline.min(negative_cache::Remote::deadline(redis.store()));
+            multi_slot::take_until(redis, charges, deadline).await
+        })
     }
 }
 

@@ -16,6 +16,7 @@ pub(super) fn show(Service { grpc, http, files, control_plane, domains }: &Servi
         "control_plane": control_plane,
         "headers": headers_of(domains.answers()),
         "dynamic_metadata": domains.answers().dynamic_metadata,
+        "timeout_ms": u64::try_from(domains.answers().timeout.as_millis()).unwrap_or(u64::MAX),
         "domains": domains.iter().map(show_domain).collect::<Vec<_>>(),
     })
 }

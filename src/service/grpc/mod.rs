@@ -19,10 +19,11 @@ use super::bad_call::BadCall;
 use super::decide::Pending;
 use super::response_body::{CallBody, text};
 use tidegate_layer::local_response::GrpcCall;
-use tidegate_limit::clock::Stopwatch;
+use tidegate_limit::clock::{Stopwatch, poll_time};
 use tidegate_proxy::http::grpc::{frame, only_message};
 use tidegate_proxy::http::grpc_health;
 use tidegate_proxy::upstream::RequestBody;
+use tidegate_rules::request::facts::grpc_timeout::grpc_timeout;
 use tidegate_service::{Call, CallError};
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -37,7 +38,7 @@ pub(super) async fn respond(context: CallContext, request: Request<RequestBody>)
         return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, "this address serves only gRPC over HTTP/2");
     }
     let message = match head.uri.path() {
-        SHOULD_RATE_LIMIT => should_rate_limit(&context, body).await.map(|message| frame(&message)),
+        SHOULD_RATE_LIMIT => should_rate_limit(&context, &head.headers, body).await.map(|message| frame(&message)),
         grpc_health::CHECK_PATH => health::check(&context, body).await.map(|message| frame(&message)),
         path if reflection::PATHS.contains(&path) => return reflection::respond(body),
         _ => Err(Status::UNIMPLEMENTED),
@@ -48,13 +49,18 @@ pub(super) async fn respond(context: CallContext, request: Request<RequestBody>)
     }
 }
 
-async fn should_rate_limit(context: &CallContext, body: RequestBody) -> Result<RateLimitResponse, Status> {
+async fn should_rate_limit(
+    context: &CallContext,
+    fields: &HeaderMap,
+    body: RequestBody,
+) -> Result<RateLimitResponse, Status> {
     let since = Stopwatch::start();
+    let deadline = grpc_timeout(fields).and_then(|timeout| poll_time().checked_add(timeout));
     let body = context.memory.read(body).await;
     let active = context.layer.active_domains();
     let pending = body.and_then(|body| read(only_message(&body)?, |call| Pending::new(&active, call)));
     match pending {
-        Ok(pending) => Ok(response::message(pending.decide(&active).await)),
+        Ok(pending) => Ok(response::message(pending.before(deadline).decide(&active).await)),
         Err(error) => {
             error.record(&active, since);
             Err(error.into())

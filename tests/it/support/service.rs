@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::client::SendRequest;
-use http::{HeaderMap, Request};
+use http::{HeaderMap, HeaderName, Request};
 use prost::Message;
 use tidegate::{Gateway, ListenAddress};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -220,13 +220,17 @@ impl TestService {
         line.map_or(0, |value| value.trim().parse().expect("a number"))
     }
 
-    /// Returns the problems that operators see.
-    pub async fn problems(&self) -> Vec<serde_json::Value> {
+    /// Returns `/api/v1/status`.
+    pub async fn status(&self) -> serde_json::Value {
         let admin = self.running().admin_address().and_then(ListenAddress::tcp).expect("an admin address");
         let request = "GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n";
         let status = Raw::connect(admin).await.ask(request).await.text();
-        let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
-        status["problems"].as_array().cloned().expect("a list")
+        serde_json::from_str(&status).expect("JSON")
+    }
+
+    /// Returns the problems that operators see.
+    pub async fn problems(&self) -> Vec<serde_json::Value> {
+        self.status().await["problems"].as_array().cloned().expect("a list")
     }
 
     /// Returns the status of the health check over HTTP.
@@ -252,7 +256,12 @@ fn rules(grpc: &str, store: &str, limits: &[&str]) -> String {
 }
 
 /// A connection of a gRPC client, and the task that drives it.
-pub struct GrpcClient(SendRequest<Bytes>, JoinHandle<Result<(), h2::Error>>);
+pub struct GrpcClient {
+    requests: SendRequest<Bytes>,
+    connection: JoinHandle<Result<(), h2::Error>>,
+    /// The field `grpc-timeout` of calls.
+    timeout: Option<&'static str>,
+}
 
 /// The error of a call: its gRPC status and message.
 pub type GrpcError = (u16, String);
@@ -265,12 +274,27 @@ impl GrpcClient {
     /// Starts HTTP/2 on a stream.
     pub async fn on(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
         let (requests, connection) = soon(h2::client::handshake(stream)).await.expect("a handshake");
-        Self(requests, tokio::spawn(connection))
+        Self { requests, connection: tokio::spawn(connection), timeout: None }
+    }
+
+    /// Sends `grpc-timeout` with all calls.
+    pub fn with_timeout(self, timeout: Option<&'static str>) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// Returns the head of a call.
+    fn head(&self, path: &str) -> Request<()> {
+        let request = Request::post(format!("http://service{path}")).header("content-type", "application/grpc");
+        let mut request = request.header("te", "trailers").body(()).expect("a request");
+        let timeout =
+            self.timeout.map(|timeout| (HeaderName::from_static("grpc-timeout"), timeout.parse().expect("a field")));
+        request.headers_mut().extend(timeout);
+        request
     }
 
     /// Waits until the connection is closed. Returns `true` then.
     pub async fn closed(self) -> bool {
-        self.1.await.is_ok()
+        self.connection.await.is_ok()
     }
 
     /// Asks the service.
@@ -288,10 +312,8 @@ impl GrpcClient {
 
     /// Opens a stream. Its response may begin before its first message.
     pub async fn open(&self, path: &str) -> GrpcStream {
-        let mut requests = soon(self.0.clone().ready()).await.expect("a usable connection");
-        let request = Request::post(format!("http://service{path}")).header("content-type", "application/grpc");
-        let request = request.header("te", "trailers").body(()).expect("a request");
-        let (response, outgoing) = requests.send_request(request, false).expect("should send");
+        let mut requests = soon(self.requests.clone().ready()).await.expect("a usable connection");
+        let (response, outgoing) = requests.send_request(self.head(path), false).expect("should send");
         let response = soon(response).await.expect("a response");
         assert_eq!(
             (response.status().as_u16(), &response.headers()["content-type"]),
@@ -302,10 +324,8 @@ impl GrpcClient {
 
     /// Sends a body. Returns the body of the response.
     pub async fn send(&self, path: &str, body: Vec<u8>) -> Result<Vec<u8>, GrpcError> {
-        let mut requests = soon(self.0.clone().ready()).await.expect("a usable connection");
-        let request = Request::post(format!("http://service{path}")).header("content-type", "application/grpc");
-        let request = request.header("te", "trailers").body(()).expect("a request");
-        let (response, mut stream) = requests.send_request(request, false).expect("should send");
+        let mut requests = soon(self.requests.clone().ready()).await.expect("a usable connection");
+        let (response, mut stream) = requests.send_request(self.head(path), false).expect("should send");
         stream.send_data(body.into(), true).expect("should send");
         let response = soon(response).await.expect("a response");
         assert_eq!(response.status(), 200);

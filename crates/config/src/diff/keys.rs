@@ -140,6 +140,7 @@ fn service(old: Option<&Service>, new: Option<&Service>) -> Vec<&'static str> {
         ("service.http", old_http != new_http),
         ("service.headers", (old.headers, &old.legacy_names) != (new.headers, &new.legacy_names)),
         ("service.dynamic_metadata", old.dynamic_metadata != new.dynamic_metadata),
+        ("service.timeout", old.timeout != new.timeout),
         ("service.descriptors", !has_same_plane),
     ])
 }

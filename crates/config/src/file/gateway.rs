@@ -206,8 +206,8 @@ shape! {
         /// A file with the password, instead of a password in the rule file. It is read for each connection, without
         /// its final line break. A relative path starts at the folder of the rule file. Not with `memory`.
         password_file: String = Text, Optional;
-        /// The longest time for one decision, including queueing, connecting and the reply. With `service`, the default is 12 ms. Not
-        /// with `memory`.
+        /// The longest time for one decision, including queueing, connecting and the reply. In a file with `service` and without
+        /// `routes`, the default is `timeout` of `service`. Not with `memory`.
         timeout: Millis = Duration(1, 60 * SECOND), Default("50ms");
         /// A prefix of all keys, such as `billing:`. Not with `memory`.
         prefix: String = Prefix, Optional;

@@ -1,7 +1,8 @@
 //! The keys of the rate limit service.
 
+use super::SECOND;
 use super::keys::Kind::{
-    Address, Entries, Flag, Label, List, Many, Map, Name, OneOrMany, OrMap, Scalar, Short, Text, Word,
+    Address, Duration, Entries, Flag, Label, List, Many, Map, Name, OneOrMany, OrMap, Scalar, Short, Text, Word,
 };
 use super::keys::{Key, Presence, Shape};
 use super::limits::{INTERVAL, LIMIT, Limit, RATE};
@@ -11,6 +12,7 @@ use super::read::{FromMap, MapReader};
 use super::shape::shape;
 use super::upstream_tls::{UPSTREAM_TLS, UpstreamTls};
 use crate::problem::Problems;
+use crate::values::units::Millis;
 use tidegate_limit::{AlgorithmName, Mode};
 use tidegate_rules::limits::policy::RateLimitFields;
 use tidegate_service::Window;
@@ -45,6 +47,10 @@ shape! {
         /// Whether answers repeat the call as dynamic metadata, with the `metadata` of its rules. Access logs and filters of the
         /// proxy can use them.
         dynamic_metadata: bool = Flag, Default("false");
+        /// The longest time for the decision about a call to the service, if it is shorter than `timeout` of the store. `grpc-timeout`
+        /// of a call can shorten it. Then `on_store_failure` of each limit decides. By default `timeout` of the store if the file
+        /// has it, otherwise 12 ms. Not for `POST /v1/take`.
+        timeout: Millis = Duration(1, 60 * SECOND), Optional;
     }
 }
 

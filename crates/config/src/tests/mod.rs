@@ -13,6 +13,7 @@ mod patterns;
 mod redisson;
 mod route_keys;
 mod service;
+mod service_timeouts;
 mod unknown;
 
 use http::{HeaderName, Method};

@@ -3,6 +3,7 @@
 
 use futures_util::future::{join, join_all};
 use http::StatusCode;
+use tokio::time::{Instant, timeout_at};
 
 use tidegate_rules::charge::{Charge, ChargeKind, Decision, Granted};
 use tidegate_rules::rules::{Charges, LimitCharge};
@@ -32,9 +33,14 @@ pub async fn give_back(charges: &Charges<'_>, store: &Store) {
     Refund::new(charges, |_| true).send(store).await;
 }
 
-/// Like [`give_back`], and the decisions report the permits as remaining.
-pub async fn give_back_all(charges: &mut Charges<'_>, store: &Store) {
-    give_back(charges, store).await;
+/// Like [`give_back`], and the decisions report the permits as remaining. Does not wait beyond the deadline for the reply of the
+/// store.
+pub async fn give_back_all(charges: &mut Charges<'_>, store: &Store, deadline: Instant) {
+    let (refund, own) = (Refund::new(charges, |_| true), store.clone());
+    match store.is_redis() {
+        true => _ = timeout_at(deadline, tokio::spawn(async move { refund.send(&own).await })).await,
+        false => refund.send(store).await, // never waits
+    }
     for position in 0..charges.len() {
         let entry = charges.at(position);
         if let Some(decision) = entry.decision.filter(|decision| decision.granted && entry.charge.taken() > 0) {

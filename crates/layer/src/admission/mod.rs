@@ -12,6 +12,8 @@ mod once;
 mod queue;
 mod waiting;
 
+use tokio::time::Instant;
+
 pub use self::charge_on::{charge_by_response, give_back, give_back_all};
 use self::concurrency::SlotAsk;
 pub use self::concurrency::{NewRequest, RequestInFlight};
@@ -103,6 +105,21 @@ pub fn admit(
         }
         boxed(|| admit_without_waiting(store, charges)).await
     }
+}
+
+/// Like [`admit`], without waits, and with an earlier deadline than the store's.
+///
+/// # Errors
+/// See [`Denial`].
+pub async fn admit_until(store: &Store, charges: &mut Charges<'_>, deadline: Instant) -> Result<Admitted, Denial> {
+    if charges.is_empty() {
+        return Ok(admit_unlimited());
+    }
+    let limits = match decide_immediately(store, charges) {
+        Some(limits) => limits,
+        None => store.take_until(charges.as_slice(), deadline).await.map(|outcome| charges.decide(outcome)),
+    };
+    to_admission(store, Attempt { limits, slot: None }, charges)
 }
 
 /// Makes all charges of a request with an id or none, unless there is a result of an earlier request:

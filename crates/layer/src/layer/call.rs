@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::active::Active;
 use super::overrides::PreparedOverrides;
 use super::post_paid::{AdmittedCall, admit_call};
@@ -67,7 +69,7 @@ impl ActiveDomains {
         Some(DomainCall { domain, charges, states_hits: call.states_hits() })
     }
 
-    /// Returns the optional content of answers.
+    /// Returns the settings of answers.
     pub fn answers(&self) -> &AnswerSettings {
         self.active.rules.domains.answers()
     }
@@ -82,22 +84,23 @@ impl ActiveDomains {
         self.active.rules.domains.are_partial()
     }
 
-    /// Makes all charges of a call or none, but reports to post-paid limits in any case. No limit of a domain lets calls wait.
-    pub async fn decide<'d>(&'d self, call: DomainCall<'d>) -> DecidedCall<'d> {
+    /// Makes all charges of a call or none, but reports to post-paid limits in any case. No limit of a domain lets calls wait. At
+    /// the deadline, the store has failed for this call.
+    pub async fn decide<'d>(&'d self, call: DomainCall<'d>, deadline: Instant) -> DecidedCall<'d> {
         if call.charges.banned().next().is_some() {
-            return Box::pin(self.reject_banned(call)).await;
+            return Box::pin(self.reject_banned(call, deadline)).await;
         }
         let DomainCall { domain, mut charges, states_hits } = call;
         let store = self.store();
         let AdmittedCall { mut admitted, report_error, has_reports } =
-            admit_call(store, &self.state.queues, &mut charges.charges, states_hits).await;
+            admit_call(store, &mut charges.charges, states_hits, deadline).await;
         // The store cannot let quotas reject a call together. So this rare call takes the permits of its other limits, and
         // gives them back at once. Reports stay charged, and so does all that is in a call with them.
         if charges.enforce_quotas() {
             let unchecked = admitted.ok().and_then(|admitted| admitted.unchecked);
             admitted = Err(Denial::Limited { wait: charges.charges.wait(), unchecked });
             if !has_reports {
-                give_back_all(&mut charges.charges, store).await;
+                give_back_all(&mut charges.charges, store, deadline).await;
             }
         }
         domain.limits.count(&charges.charges, &admitted, |refusing| {
@@ -117,12 +120,12 @@ impl ActiveDomains {
 
     /// Rejects a call with a client that an operator has banned. Only its reports are charged: they are the costs of requests that
     /// have happened.
-    async fn reject_banned<'d>(&'d self, call: DomainCall<'d>) -> DecidedCall<'d> {
+    async fn reject_banned<'d>(&'d self, call: DomainCall<'d>, deadline: Instant) -> DecidedCall<'d> {
         let DomainCall { domain, mut charges, states_hits } = call;
         if states_hits {
             // Each other charge is only checked.
             let AdmittedCall { report_error, .. } =
-                admit_call(self.store(), &self.state.queues, &mut charges.charges, states_hits).await;
+                admit_call(self.store(), &mut charges.charges, states_hits, deadline).await;
             if let Some(error) = report_error {
                 self.state.metrics.store_failed(error.cause());
             }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use futures_util::future::{join, join_all};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 
-use crate::admission::{Admitted, Denial, WaitQueues, admit, store_failure};
+use crate::admission::{Admitted, Denial, admit_until, store_failure};
 use tidegate_rules::charge::{ChargeKind, Decision};
 use tidegate_rules::rules::{Charges, LimitCharge};
 use tidegate_store::{Store, StoreError};
@@ -36,9 +37,9 @@ struct Reports {
 /// limits that were not charged, and then decides the other charges again.
 pub(super) async fn admit_call(
     store: &Store,
-    queues: &WaitQueues,
     charges: &mut Charges<'_>,
     states_hits: bool,
+    deadline: Instant,
 ) -> AdmittedCall {
     let checked = charges.iter().filter(|entry| entry.charge.kind == ChargeKind::NoDebt);
     let checked: Vec<_> = checked.map(|entry| Arc::clone(&entry.charge.limiter)).collect();
@@ -46,18 +47,21 @@ pub(super) async fn admit_call(
     let mut reported = positions(charges, |_, entry| may_be_report(entry) && store.is_post_paid(&entry.charge.limiter));
     let mut reports = Vec::from_iter(Reports::send(store, charges, reported.clone()));
     let marking = join_all(checked.iter().map(|limiter| store.make_post_paid(limiter)));
-    let (mut admitted, _) = join(admit_others(store, queues, charges, &reported), marking).await;
-    while states_hits && let Some(found) = find_reports(store, charges, &admitted, &reported).await {
+    let marking = timeout_at(deadline, marking);
+    let (mut admitted, _) = join(admit_others(store, charges, &reported, deadline), marking).await;
+    while states_hits
+        && let Ok(Some(found)) = timeout_at(deadline, find_reports(store, charges, &admitted, &reported)).await
+    {
         reported.extend(&found);
         reports.extend(Reports::send(store, charges, found));
         if admitted.is_ok() {
             break; // the others are charged, or only checked
         }
-        admitted = admit_others(store, queues, charges, &reported).await;
+        admitted = admit_others(store, charges, &reported, deadline).await;
     }
     let mut report_error = None;
     for report in reports {
-        report_error = report.add_decisions(charges).await.err().or(report_error);
+        report_error = report.add_decisions(charges, deadline).await.err().or(report_error);
     }
     AdmittedCall { admitted, report_error, has_reports: !reported.is_empty() }
 }
@@ -65,15 +69,15 @@ pub(super) async fn admit_call(
 /// Decides the charges other than reports.
 async fn admit_others(
     store: &Store,
-    queues: &WaitQueues,
     charges: &mut Charges<'_>,
     reported: &[usize],
+    deadline: Instant,
 ) -> Result<Admitted, Denial> {
     if reported.is_empty() {
-        return admit(store, queues, charges, None).await;
+        return admit_until(store, charges, deadline).await;
     }
     let mut others = charges.without(reported);
-    let admitted = admit(store, queues, &mut others, None).await;
+    let admitted = admit_until(store, &mut others, deadline).await;
     charges.decide_only(&others);
     admitted
 }
@@ -117,12 +121,13 @@ impl Reports {
         Some(Self { positions, task: tokio::spawn(async move { store.report(&due).await }) })
     }
 
-    /// Waits for the decisions, and adds them to the call.
+    /// Waits for the decisions, and adds them to the call. After the deadline, the reports are still charged.
     ///
     /// # Errors
     /// The store did not decide.
-    async fn add_decisions(self, charges: &mut Charges<'_>) -> Result<(), StoreError> {
-        let decisions = self.task.await.unwrap_or(Err(StoreError::Broken))?;
+    async fn add_decisions(self, charges: &mut Charges<'_>, deadline: Instant) -> Result<(), StoreError> {
+        let decided = timeout_at(deadline, self.task).await.map_err(|_| StoreError::Timeout)?;
+        let decisions = decided.unwrap_or(Err(StoreError::Broken))?;
         for (position, decision) in self.positions.into_iter().zip(decisions) {
             charges.add_report(position, decision);
         }

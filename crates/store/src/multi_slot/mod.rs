@@ -19,17 +19,34 @@ use super::StoreError;
 use super::negative_cache::{NegativeCache, Remote};
 use tidegate_rules::charge::{Charge, Granted, Outcome};
 
-/// Makes all charges or none.
+/// Makes all charges or none, before the deadline of the store.
+///
+/// # Errors
+/// As for [`take_until`].
+pub(super) fn take<S: Remote>(
+    cache: &NegativeCache<S>,
+    charges: &[Charge],
+) -> impl Future<Output = Result<Outcome, StoreError>> {
+    take_until(cache, charges, cache.store().deadline())
+}
+
+/// Makes all charges or none, before a deadline that is not later than the deadline of the store.
 ///
 /// # Errors
 /// The store could not decide. Charges that were already made have been given back, if their nodes were reachable.
-pub(super) async fn take<S: Remote>(cache: &NegativeCache<S>, charges: &[Charge]) -> Result<Outcome, StoreError> {
-    let deadline = cache.store().deadline();
-    let groups = groups(charges, |charge| cache.store().hash_slot(charge));
-    if groups.len() < 2 {
-        return shards::take(cache, charges, deadline).await;
+#[expect(clippy::manual_async_fn, reason = "the future of an async fn stores its arguments twice")]
+pub(super) fn take_until<S: Remote>(
+    cache: &NegativeCache<S>,
+    charges: &[Charge],
+    deadline: Instant,
+) -> impl Future<Output = Result<Outcome, StoreError>> {
+    async move {
+        let groups = groups(charges, |charge| cache.store().hash_slot(charge));
+        if groups.len() < 2 {
+            return shards::take(cache, charges, deadline).await;
+        }
+        charge_in_sequence(charges, &groups, &StoreTarget { cache, deadline }).boxed().await
     }
-    charge_in_sequence(charges, &groups, &StoreTarget { cache, deadline }).boxed().await
 }
 
 /// Charges a store.

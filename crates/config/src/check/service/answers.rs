@@ -1,17 +1,19 @@
-//! The optional content of answers of the service.
+//! The settings of answers of the service.
+
+use std::time::Duration;
 
 use http::HeaderName;
 
 use crate::check::all;
 use crate::check::names::{Message, changed_field};
-use crate::file;
 use crate::file::located::Located;
+use crate::file::{self, File};
 use crate::problem::{Checked, Problems};
 use tidegate_rules::limits::policy::{RateLimitFields, RateLimitHeaders};
 use tidegate_service::{AnswerSettings, LegacyNames};
 
 /// Converts the keys about answers.
-pub(super) fn answers(raw: &file::Service, problems: &mut Problems) -> Checked<AnswerSettings> {
+pub(super) fn answers(file: &File, raw: &file::Service, problems: &mut Problems) -> Checked<AnswerSettings> {
     let (headers, legacy_names) = (headers(raw, problems), legacy_names(raw, problems));
     let dynamic_metadata = raw.dynamic_metadata.or_default(problems);
     let (headers, legacy_names) = (headers?, legacy_names?);
@@ -19,7 +21,14 @@ pub(super) fn answers(raw: &file::Service, problems: &mut Problems) -> Checked<A
         let message = "`legacy_names` has no effect without `legacy`";
         return Err(raw.legacy_names.report(message, "add `headers: [ietf, legacy]`", problems));
     }
-    Ok(AnswerSettings { headers, legacy_names, dynamic_metadata: dynamic_metadata? })
+    let timeout = raw.timeout.duration(default_timeout(file));
+    Ok(AnswerSettings { headers, legacy_names, dynamic_metadata: dynamic_metadata?, timeout })
+}
+
+/// Returns the timeout of a service without the key. A timeout of the store that the file has is meant for the service, too.
+fn default_timeout(file: &File) -> Duration {
+    let default = AnswerSettings::DEFAULT_TIMEOUT;
+    file.store.get().map_or(default, |store| store.timeout.duration(default))
 }
 
 /// Converts `headers`. An empty list sends no fields.

@@ -9,15 +9,15 @@ use super::tree::tree;
 use crate::check::all;
 use crate::check::names::duplicates;
 use crate::descriptors::{DescriptorFiles, DomainFile};
-use crate::file;
 use crate::file::located::{Located, ValueOrMap};
+use crate::file::{self, File};
 use crate::problem::{Checked, Location, Problems};
 use tidegate_rules::settings::store::BucketNames;
 use tidegate_service::{Domain, Domains, Modes, Rule, Window};
 
 /// Converts all domains.
 pub(super) fn domains(
-    raw: &file::Service,
+    (file, raw): (&File, &file::Service),
     descriptors: &DescriptorFiles,
     algorithms: &Checked<Algorithms<'_>>,
     names: &BucketNames,
@@ -28,7 +28,7 @@ pub(super) fn domains(
     let own_names = || own_names().filter_map(|domain| Some((domain.name.get()?.as_str(), domain.name.location)));
     let file_names = || descriptors.domains.iter().map(|file| (file.name.as_str(), file.location));
     let (merges, answers, modes) =
-        (raw.merge_domains.or_default(problems), answers(raw, problems), modes(raw, problems));
+        (raw.merge_domains.or_default(problems), answers(file, raw, problems), modes(raw, problems));
     let merged = merged(&descriptors.domains, merges.unwrap_or(true), problems);
     let merged_names = || merged.iter().map(|file| (file.name.as_str(), file.location));
     duplicates(merged_names().chain(own_names()), "domain", problems);

@@ -81,7 +81,7 @@ pub(super) fn service(
     let control_plane = control_plane(raw, files, problems);
     let files = problems.file_names(descriptors.numbers());
     let algorithms = Algorithms::read(raw, problems);
-    let domains = domains(raw, descriptors, &algorithms, names, problems);
+    let domains = domains((file, raw), descriptors, &algorithms, names, problems);
     let Addresses { grpc, http } = addresses?;
     let (grpc, http) = (grpc.map(|(listener, _)| listener), http.map(|(address, _)| address));
     let (algorithms, own, merges) = (algorithms?, Arc::new(domains?), raw.merge_domains.or_default(problems)?);

@@ -3,12 +3,15 @@
 pub(crate) mod cluster;
 pub(crate) mod sentinel;
 
+use std::time::Duration;
+
 use crate::check::{Checked, present_keys, reject_keys, tls};
 use crate::file::{self, File};
 use crate::problem::suggest::nearest;
 use crate::problem::{Location, Problems, quote};
 use crate::sources::referenced_files::ReferencedFiles;
 use tidegate_rules::settings::store::{KeySecret, RedisSettings, RedisUrl, StoreSettings};
+use tidegate_service::AnswerSettings;
 
 /// The minimum length of `key_secret` in bytes. Shorter secrets can be guessed.
 const MIN_SECRET_LENGTH: usize = 16;
@@ -58,16 +61,22 @@ pub(crate) fn store(file: &File, files: ReferencedFiles<'_>, problems: &mut Prob
             cluster: cluster?.into(),
             tls: tls?.unwrap_or_default(),
             password_file: password_file?,
-            timeout: raw.timeout.duration(match file.service.is_present() {
-                true => StoreSettings::DEFAULT_TIMEOUT_OF_SERVICE,
-                false => StoreSettings::DEFAULT_TIMEOUT,
-            }),
+            timeout: raw.timeout.duration(default_timeout(file)),
             prefix: raw.prefix.get().cloned().unwrap_or_default(),
             pool_size: raw.pool_size.number(StoreSettings::DEFAULT_POOL_SIZE, problems)?,
             key_secret: key_secret?,
             fail_readiness: raw.fail_readiness.or_default(problems)?,
             min_gateways: raw.min_gateways.number(1, problems)?,
         })),
+    }
+}
+
+/// Returns the timeout of a store without the key. If only a service uses the store, a store that is too slow for its calls is
+/// an outage.
+fn default_timeout(file: &File) -> Duration {
+    match file.service.get() {
+        Some(service) if !file.routes.is_present() => service.timeout.duration(AnswerSettings::DEFAULT_TIMEOUT),
+        _ => StoreSettings::DEFAULT_TIMEOUT,
     }
 }
 

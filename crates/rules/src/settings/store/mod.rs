@@ -98,8 +98,6 @@ pub struct KeySecret([u8; 32]);
 impl StoreSettings {
     /// The default deadline of a decision.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
-    /// The default deadline with a rate limit service: Envoy waits 20 ms for its answer, and then lets the request pass.
-    pub const DEFAULT_TIMEOUT_OF_SERVICE: Duration = Duration::from_millis(12);
     /// The default number of connections of each worker.
     pub const DEFAULT_POOL_SIZE: usize = 1;
 

@@ -315,16 +315,36 @@ async fn call(mut batch: Batch, connection: NodeConnection, core: Arc<Dispatcher
             EndedCall::default()
         }
         None => {
-            core.connection.record_error(&connection, &StoreError::Timeout, took);
             // Other calls do not wait for this one.
             drop((token, lock));
             batch.give_up_releases();
-            if let Ok(Ok(outcomes)) = timeout(MAX_LATENESS, decided).await {
+            if let Some(outcomes) = late_reply(decided, &connection, sent, &core).await {
                 give_back(requests.send_outcomes(&batch, &outcomes).late, connection, &core.context);
             }
             EndedCall::default()
         }
     }
+}
+
+/// Waits for the reply to a call whose requests have failed. Their deadlines may have been earlier than the store's, which
+/// decides whether the connection works.
+async fn late_reply(
+    mut decided: Pin<&mut impl Future<Output = Result<Outcomes, StoreError>>>,
+    connection: &NodeConnection,
+    sent: Instant,
+    core: &DispatcherCore,
+) -> Option<Outcomes> {
+    if sent.elapsed() < core.context.timeout
+        && let Ok(reply) = timeout_at(sent + core.context.timeout, decided.as_mut()).await
+    {
+        match &reply {
+            Ok(_) => core.connection.record_reply(connection, sent.elapsed()),
+            Err(error) => core.connection.record_error(connection, error, sent.elapsed()),
+        }
+        return reply.ok();
+    }
+    core.connection.record_error(connection, &StoreError::Timeout, sent.elapsed());
+    timeout(MAX_LATENESS, decided).await.ok()?.ok()
 }
 
 /// Gives back permits that Redis granted to requests that had failed. Sent once: permits that are given back twice
