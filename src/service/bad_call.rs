@@ -3,7 +3,6 @@
 use http::StatusCode;
 use prost::DecodeError;
 
-use super::MAX_BODY;
 use tidegate_layer::layer::ActiveDomains;
 use tidegate_limit::clock::Stopwatch;
 use tidegate_metrics::CallResult;
@@ -14,10 +13,10 @@ use tidegate_service::CallError;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BadCall {
     /// The body is too long.
-    #[error("a call has at most {} bytes", MAX_BODY)]
-    TooLong,
+    #[error("a body has at most {0} bytes")]
+    TooLong(usize),
     /// The body does not arrive in one piece, and too many others do not either.
-    #[error("too many calls are incomplete")]
+    #[error("too many requests are incomplete")]
     NoMemory,
     /// The body ends early.
     #[error("the body is incomplete")]
@@ -60,7 +59,7 @@ impl BadCall {
             // INVALID_ARGUMENT
             Self::Call(_) | Self::UnknownUnit | Self::NegativeHits | Self::Json(_) => 3,
             // RESOURCE_EXHAUSTED
-            Self::TooLong | Self::NoMemory => 8,
+            Self::TooLong(_) | Self::NoMemory => 8,
             // UNIMPLEMENTED
             Self::Frame(BadFrame::Compressed) => 12,
             // INTERNAL
@@ -70,7 +69,7 @@ impl BadCall {
 
     pub(super) fn http_status(&self) -> StatusCode {
         match self {
-            Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::NoMemory => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_REQUEST,
         }

@@ -39,13 +39,13 @@ impl BodyMemory {
     /// # Errors
     /// As for [`read`](Self::read).
     pub(super) async fn read_at_most(&self, mut body: RequestBody, max: usize) -> Result<Bytes, BadCall> {
-        body.limit(max as u64).map_err(|TooLong| BadCall::TooLong)?;
-        let Some(first) = next_piece(&mut body).await? else { return Ok(Bytes::new()) };
-        let Some(second) = next_piece(&mut body).await? else { return Ok(first) };
+        body.limit(max as u64).map_err(|TooLong| BadCall::TooLong(max))?;
+        let Some(first) = next_piece(&mut body, max).await? else { return Ok(Bytes::new()) };
+        let Some(second) = next_piece(&mut body, max).await? else { return Ok(first) };
         let mut incomplete = Incomplete { bytes: BytesMut::new(), counted: 0, memory: self.clone() };
         incomplete.add(&first)?;
         incomplete.add(&second)?;
-        while let Some(piece) = next_piece(&mut body).await? {
+        while let Some(piece) = next_piece(&mut body, max).await? {
             incomplete.add(&piece)?;
         }
         Ok(std::mem::take(&mut incomplete.bytes).freeze())
@@ -69,11 +69,11 @@ impl Drop for Incomplete {
     }
 }
 
-/// Returns the next piece of the body. Returns `None` at its end.
-async fn next_piece(body: &mut RequestBody) -> Result<Option<Bytes>, BadCall> {
+/// Returns the next piece of a body with at most `max` bytes. Returns `None` at its end.
+async fn next_piece(body: &mut RequestBody, max: usize) -> Result<Option<Bytes>, BadCall> {
     while let Some(frame) = body.frame().await {
         let frame =
-            frame.map_err(|error| if error.is::<TooLong>() { BadCall::TooLong } else { BadCall::Incomplete })?;
+            frame.map_err(|error| if error.is::<TooLong>() { BadCall::TooLong(max) } else { BadCall::Incomplete })?;
         // Trailers have no meaning for a call.
         let Ok(data) = frame.into_data() else { continue };
         let piece = data.into_bytes().map_err(|_| BadCall::Incomplete)?;
@@ -105,7 +105,7 @@ mod tests {
         let pieces = ["", "a", "", "bc", "d"].map(|piece| piece.as_bytes().to_vec());
         assert_eq!(memory.read(body(pieces.to_vec())).await.ok().as_deref(), Some(&b"abcd"[..]));
         let too_long = memory.read(body(vec![vec![0; MAX_BODY], vec![0]])).await;
-        assert!(matches!(too_long, Err(BadCall::TooLong)), "{too_long:?}");
+        assert!(matches!(too_long, Err(BadCall::TooLong(MAX_BODY))), "{too_long:?}");
         assert_eq!(memory.0.load(Relaxed), 0);
     }
 

@@ -13,6 +13,7 @@ mod fields;
 mod grpc;
 mod http;
 mod lists;
+mod problem;
 mod response_body;
 mod structs;
 mod take;

@@ -7,6 +7,8 @@ use crate::support::wire::raw::{Message, Raw};
 
 const LIMITS: [&str; 1] = ["name: per-user, match: { user: '*' }, mode: PER_CLIENT, rate: 1, interval: 1m"];
 
+const PROBLEM: &str = "application/problem+json";
+
 async fn post(service: &TestService, more: &str, body: &str) -> Message {
     let length = body.len();
     let request = format!("POST /json HTTP/1.1\r\nHost: service\r\nContent-Length: {length}\r\n{more}\r\n{body}");
@@ -37,17 +39,35 @@ async fn json_call_has_the_status_of_its_decision() {
     assert_eq!(post(&service, "", &spelled.to_string()).await.status(), 429);
 }
 
+/// A caller that is a server itself passes the response on.
+#[tokio::test]
+async fn rejection_is_a_problem_for_callers_that_accept_it() {
+    let service = TestService::start("memory", &LIMITS);
+    let call = json!({ "domain": "edge", "descriptors": [{ "entries": [{ "key": "user", "value": "ann" }] }] });
+    let accept = format!("Accept: text/html, {PROBLEM};q=0.5\r\n");
+    let granted = post(&service, &accept, &call.to_string()).await;
+    assert_eq!((granted.status(), granted.field("content-type").as_deref()), (200, Some("application/json")));
+    let rejected = post(&service, &accept, &call.to_string()).await;
+    assert_eq!((rejected.status(), rejected.field("content-type").as_deref()), (429, Some(PROBLEM)));
+    let problem: Value = serde_json::from_slice(&rejected.body).expect("JSON");
+    assert_eq!((&problem["status"], &problem["violated-policies"]), (&json!(429), &json!(["per-user"])));
+    let other = post(&service, "Accept: application/json\r\n", &call.to_string()).await;
+    assert_eq!((other.status(), other.field("content-type").as_deref()), (429, Some("application/json")));
+}
+
 #[tokio::test]
 async fn invalid_requests_have_their_status() {
     let service = TestService::start("memory", &LIMITS);
     for (body, text) in [
-        ("", "the body is no call: invalid JSON at line 1 column 0\n"),
-        ("{}", "rate limit domain must not be empty\n"),
-        (r#"{"domain":"edge"}"#, "rate limit descriptor list must not be empty\n"),
-        (r#"{"domain":"edge","descriptor":[]}"#, "the body is no call: unexpected value at line 1 column 29\n"),
+        ("", "the body is no call: invalid JSON at line 1 column 0"),
+        ("{}", "rate limit domain must not be empty"),
+        (r#"{"domain":"edge"}"#, "rate limit descriptor list must not be empty"),
+        (r#"{"domain":"edge","descriptor":[]}"#, "the body is no call: unexpected value at line 1 column 29"),
     ] {
         let response = post(&service, "", body).await;
-        assert_eq!((response.status(), response.text().as_str()), (400, text));
+        assert_eq!((response.status(), response.field("content-type").as_deref()), (400, Some(PROBLEM)));
+        let problem: Value = serde_json::from_slice(&response.body).expect("JSON");
+        assert_eq!((&problem["status"], &problem["detail"]), (&json!(400), &json!(text)));
     }
     let of_page = post(&service, "Origin: https://evil.example\r\n", "{}").await;
     assert_eq!(of_page.status(), 403);

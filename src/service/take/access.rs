@@ -10,8 +10,8 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::problem::Problem;
 use crate::admin::bearer_token;
+use crate::service::problem::Problem;
 use tidegate_config::Tokens;
 
 /// How long the tokens of a file are used until the file is read again.

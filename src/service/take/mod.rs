@@ -2,17 +2,15 @@
 //! permits of a request back.
 
 mod access;
-mod problem;
 mod request;
 mod response;
 
-use http::header::{ALLOW, ORIGIN};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 
 pub(super) use self::access::Access;
 pub(crate) use self::access::TakeTokens;
-use self::problem::Problem;
 use super::CallContext;
+use super::problem::Problem;
 use super::response_body::CallBody;
 use tidegate_layer::layer::take::{ReturnedOnce, TakeError};
 use tidegate_limit::clock::Stopwatch;
@@ -46,10 +44,7 @@ pub(super) async fn respond(context: &CallContext, request: Request<RequestBody>
 
 async fn answer(context: &CallContext, request: Request<RequestBody>) -> Result<Response<CallBody>, Problem> {
     let (head, body) = request.into_parts();
-    // Browsers send this field. A page could otherwise use up limits on the machine of its reader.
-    if head.headers.contains_key(ORIGIN) {
-        return Err(Problem::new(StatusCode::FORBIDDEN, "requests of web pages are not accepted"));
-    }
+    Problem::reject_page(&head.headers)?;
     context.access.check(&head.headers).await?;
     match (&head.method, head.uri.path()) {
         (&Method::POST, "/v1/take") => take(context, body).await,
@@ -76,12 +71,5 @@ async fn give_back(context: &CallContext, body: RequestBody) -> Result<Response<
         Ok(ReturnedOnce::Before) => Ok(response::returned(false)),
         Ok(ReturnedOnce::Unknown) => Err(Problem::new(StatusCode::NOT_FOUND, UNKNOWN_ID).with_help(REMEMBERED)),
         Err(error) => Err(Problem::from(TakeError::StoreFailed(error))),
-    }
-}
-
-impl Problem {
-    fn method_not_allowed(allowed: &'static str) -> Self {
-        let problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "this path has another method");
-        problem.with_field(ALLOW, HeaderValue::from_static(allowed))
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::problem::Problem;
 use crate::service::lists::AtMost;
+use crate::service::problem::Problem;
 use tidegate_config::Millis;
 use tidegate_layer::layer::take::{PermitRequest, Take};
 

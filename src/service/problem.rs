@@ -1,13 +1,13 @@
-//! Errors of the paths for programs: `application/problem+json` (RFC 9457).
+//! Errors over HTTP: `application/problem+json` (RFC 9457).
 
 use std::borrow::Cow;
 
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::header::{ALLOW, CONTENT_TYPE, ORIGIN, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
-use crate::service::bad_call::BadCall;
-use crate::service::response_body::CallBody;
+use super::bad_call::BadCall;
+use super::response_body::CallBody;
 use tidegate_layer::headers::retry_after;
 use tidegate_layer::layer::take::TakeError;
 use tidegate_limit::Wait;
@@ -49,6 +49,24 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
+    /// Creates the error of a path without this method.
+    pub(super) fn method_not_allowed(allowed: &'static str) -> Self {
+        let problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "this path has no such method");
+        problem.with_field(ALLOW, HeaderValue::from_static(allowed))
+    }
+
+    /// Rejects a request of a web page, which has a field that only browsers send. A page could otherwise use up limits on the
+    /// machine of its reader.
+    ///
+    /// # Errors
+    /// A page sends the request.
+    pub(super) fn reject_page(fields: &HeaderMap) -> Result<(), Self> {
+        match fields.contains_key(ORIGIN) {
+            true => Err(Self::new(StatusCode::FORBIDDEN, "requests of web pages are not accepted")),
+            false => Ok(()),
+        }
+    }
+
     /// Adds an advice.
     pub(super) fn with_help(self, help: &'static str) -> Self {
         Self { help: Some(help), ..self }
@@ -83,12 +101,7 @@ impl Problem {
 
 impl From<BadCall> for Problem {
     fn from(error: BadCall) -> Self {
-        let detail = match &error {
-            BadCall::TooLong => format!("a body has at most {} bytes", super::MAX_BODY),
-            BadCall::NoMemory => "too many requests are incomplete".to_owned(),
-            error => error.to_string(),
-        };
-        Self::new(error.http_status(), detail)
+        Self::new(error.http_status(), error.to_string())
     }
 }
 
