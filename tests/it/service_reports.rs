@@ -95,6 +95,50 @@ async fn shadow_counts_reports_and_rejects_nothing() {
     assert_eq!(service.counter(limited).await, 2);
 }
 
+/// Two quotas that get reports, a quota that gets none, and a limit, in the syntax of the rule file.
+const QUOTAS: [&str; 4] = [
+    "name: tokens, match: { tokens: '*' }, mode: PER_CLIENT, rate: 10, interval: 1h, quota_mode: true",
+    "name: bytes, match: { bytes: '*' }, mode: PER_CLIENT, rate: 2, interval: 1h, quota_mode: true",
+    "name: calls, match: { calls: '*' }, mode: PER_CLIENT, rate: 1, interval: 1h, quota_mode: true",
+    "name: requests, match: { requests: '*' }, mode: PER_CLIENT, rate: 9, interval: 1h",
+];
+
+/// Each call with the hits of its descriptors, its code, and the code and the remaining hits of each descriptor.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quotas_with_reports_reject_no_other_hits() {
+    let Some(redis) = RedisServer::start() else { return };
+    for store in ["memory".to_owned(), redis.rule()] {
+        let service = TestService::start(&store, &QUOTAS);
+        let client = service.client().await;
+        let [tokens, bytes, calls, requests] = ["tokens=a", "bytes=a", "calls=a", "requests=a"];
+        // The checks make both quotas post-paid.
+        let checked = ask(&client, [(tokens, 0), (bytes, 0)]).await;
+        assert_eq!((checked.overall_code, checked.remaining()), (OK, vec![(OK, 10), (OK, 2)]));
+        let single = ask(&client, [(tokens, 25)]).await;
+        assert_eq!((single.overall_code, single.remaining()), (OVER_LIMIT, vec![(OVER_LIMIT, 0)]), "15 hits of debt");
+        let checked = ask(&client, [(tokens, 0), (bytes, 0), (requests, 1)]).await;
+        assert_eq!((checked.overall_code, checked.remaining()), (OK, vec![(OVER_LIMIT, 0), (OK, 2), (OK, 8)]));
+        let one_over = ask(&client, [(tokens, 5), (bytes, 1), (requests, 1)]).await;
+        assert_eq!((one_over.overall_code, one_over.remaining()), (OK, vec![(OVER_LIMIT, 0), (OK, 1), (OK, 7)]));
+        // Only reports exceed their quotas: the request stays charged.
+        let all_over = ask(&client, [(tokens, 5), (bytes, 5), (requests, 1)]).await;
+        let expected = vec![(OVER_LIMIT, 0), (OVER_LIMIT, 0), (OK, 6)];
+        assert_eq!((all_over.overall_code, all_over.remaining()), (OVER_LIMIT, expected));
+        let checked = ask(&client, [(tokens, 0), (bytes, 0)]).await;
+        assert_eq!(checked.remaining(), [(OVER_LIMIT, 0), (OVER_LIMIT, 0)]);
+        // Another quota rejects the request together with a report, which stays charged.
+        assert_eq!(ask(&client, [(calls, 1), (requests, 1)]).await.remaining(), [(OK, 0), (OK, 5)]);
+        let rejected = ask(&client, [(tokens, 10), (calls, 1), (requests, 1)]).await;
+        let expected = vec![(OVER_LIMIT, 0), (OVER_LIMIT, 0), (OK, 5)];
+        assert_eq!((rejected.overall_code, rejected.remaining()), (OVER_LIMIT, expected), "the request is given back");
+        assert_eq!(one(&client, requests, 0).await, (OK, 5), "{store}");
+        // 45 of 10: the first ten are in use for an hour, the debt of 35 takes three more.
+        let check = ask(&client, [(tokens, 0)]).await;
+        let reset = check.statuses[0].duration_until_reset.clone().expect("a duration").seconds;
+        assert!((4 * 3_600 - 60..=4 * 3_600).contains(&reset), "{reset} s of {store}");
+    }
+}
+
 /// The proxy asks any instance at the door, and reports to any other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn instances_charge_reports_to_limits_that_others_checked() {

@@ -65,17 +65,23 @@ impl<'d> CallCharges<'d> {
         self.effects.iter().filter_map(Effect::banned).map(|position| self.charges.at(position))
     }
 
-    /// Lets the quotas reject the call if it exceeds all of them, and no other limit. Returns `true` then: charges
-    /// that were made have to be given back.
-    pub fn enforce_quotas(&mut self) -> bool {
+    /// Lets the quotas reject the call if it exceeds all of them, and no other limit refuses it. `reported` are the positions of
+    /// reports, which reject no other hits of the call. Returns `true` if other quotas reject the call: then charges that were
+    /// made have to be given back.
+    pub fn enforce_quotas(&mut self, reported: &[usize]) -> bool {
+        let is_report = |position: usize| reported.contains(&position);
+        let quotas = || self.effects.iter().filter(|effect| effect.is_quota);
         let is_soft = |position: &usize| self.charges.at(*position).charge.shadow;
-        let quotas = self.effects.iter().filter(|effect| effect.is_quota).filter_map(Effect::charge);
-        let quotas: SmallVec<[usize; 8]> = quotas.filter(is_soft).collect();
-        if quotas.is_empty() || !self.is_rejected() || self.charges.refusing().next().is_some() {
+        let soft: SmallVec<[usize; 8]> = quotas().filter_map(Effect::charge).filter(is_soft).collect();
+        let refuses = |entry: LimitCharge<'_>| !entry.is_shadow() && entry.is_refused();
+        let is_refused =
+            (0..self.charges.len()).any(|position| !is_report(position) && refuses(self.charges.at(position)));
+        if self.modes.shadow || soft.is_empty() || is_refused || !quotas().all(|quota| self.status(quota).is_over) {
             return false;
         }
-        quotas.into_iter().for_each(|position| self.charges.enforce(position));
-        true
+        let has_others = quotas().any(|quota| !quota.charge().is_some_and(is_report));
+        soft.into_iter().for_each(|position| self.charges.enforce(position));
+        has_others
     }
 
     fn status(&self, effect: &Effect<'d>) -> Status<'d> {

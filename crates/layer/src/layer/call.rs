@@ -92,16 +92,14 @@ impl ActiveDomains {
         }
         let DomainCall { domain, mut charges, states_hits } = call;
         let store = self.store();
-        let AdmittedCall { mut admitted, report_error, has_reports } =
+        let AdmittedCall { mut admitted, report_error, reported } =
             admit_call(store, &mut charges.charges, states_hits, deadline).await;
         // The store cannot let quotas reject a call together. So this rare call takes the permits of its other limits, and
-        // gives them back at once. Reports stay charged, and so does all that is in a call with them.
-        if charges.enforce_quotas() {
+        // gives them back at once. Reports stay charged.
+        if charges.enforce_quotas(&reported) {
             let unchecked = admitted.ok().and_then(|admitted| admitted.unchecked);
             admitted = Err(Denial::Limited { wait: charges.charges.wait(), unchecked });
-            if !has_reports {
-                give_back_all(&mut charges.charges, store, deadline).await;
-            }
+            give_back_all(&mut charges.charges, store, deadline).await;
         }
         domain.limits.count(&charges.charges, &admitted, |refusing| {
             if let (Some(rejected), Some(limit)) = (&self.state.options.rejected, domain.limits.id(refusing.index)) {

@@ -19,8 +19,8 @@ pub(super) struct AdmittedCall {
     pub(super) admitted: Result<Admitted, Denial>,
     /// Why reports have no decisions.
     pub(super) report_error: Option<StoreError>,
-    /// Whether charges are reports.
-    pub(super) has_reports: bool,
+    /// The positions of charges that are reports.
+    pub(super) reported: Vec<usize>,
 }
 
 /// Reports that are being charged.
@@ -63,7 +63,7 @@ pub(super) async fn admit_call(
     for report in reports {
         report_error = report.add_decisions(charges, deadline).await.err().or(report_error);
     }
-    AdmittedCall { admitted, report_error, has_reports: !reported.is_empty() }
+    AdmittedCall { admitted, report_error, reported }
 }
 
 /// Decides the charges other than reports.

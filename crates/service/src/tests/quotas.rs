@@ -13,7 +13,7 @@ fn decide(buckets: &mut Buckets, domain: &Domain, descriptors: &[&str]) -> (bool
     let (is_over, is_rejected) = (decided.exceeds_limits(), decided.is_rejected());
     // Only quotas that the store could not let reject are enforced later.
     let before = decided.charges.refusing().count();
-    assert_eq!(decided.enforce_quotas(), is_rejected && before == 0 && decided.charges.refusing().count() > 0);
+    assert_eq!(decided.enforce_quotas(&[]), is_rejected && before == 0 && decided.charges.refusing().count() > 0);
     (is_over, is_rejected, remaining)
 }
 
