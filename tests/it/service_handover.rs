@@ -10,7 +10,7 @@ use crate::handover::Socket;
 use crate::support::process::{Program, RuleFile};
 use crate::support::redis::RedisServer;
 use crate::support::service::{GrpcClient, OK, call, descriptor};
-use crate::support::wire::raw::Raw;
+use crate::support::wire::raw::{Message, Raw};
 use crate::support::wire::{soon, until};
 
 const RATE: u32 = 1_000_000;
@@ -32,13 +32,18 @@ service:
     )
 }
 
+/// Opens a connection for a request. Returns the response.
+async fn post_to(socket: &Path, path: &str, body: &str) -> Message {
+    let length = body.len();
+    let request = format!("POST {path} HTTP/1.1\r\nHost: service\r\nContent-Length: {length}\r\n\r\n{body}");
+    let stream = soon(UnixStream::connect(socket)).await.expect("a connection");
+    Raw::new(stream).ask(request).await
+}
+
 /// Opens a connection for a call. Returns the status of the answer.
 async fn post(socket: &Path) -> u16 {
     let body = r#"{ "domain": "edge", "descriptors": [{ "entries": [{ "key": "user", "value": "ann" }] }] }"#;
-    let length = body.len();
-    let request = format!("POST /json HTTP/1.1\r\nHost: service\r\nContent-Length: {length}\r\n\r\n{body}");
-    let stream = soon(UnixStream::connect(socket)).await.expect("a connection");
-    Raw::new(stream).ask(request).await.status()
+    post_to(socket, "/json", body).await.status()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -70,4 +75,34 @@ async fn handovers_lose_no_call_and_no_charge() {
     let answer = client.should_rate_limit(&call([descriptor("user=ann")])).await.expect("an answer");
     let charged = answered.load(Relaxed) + 1;
     assert_eq!(answer.remaining(), [(OK, RATE - charged)]);
+}
+
+/// A store in memory has ids, and knows which limits were checked before their costs were known.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handover_passes_on_ids_and_post_paid_limits() {
+    let (handover, grpc, http) = (Socket::new("ids"), Socket::new("ids-grpc"), Socket::new("ids-http"));
+    let file = RuleFile::new("ids", &rules("memory", &grpc, &http));
+    let (program, ..) = Program::run(&file, &["--handover", handover.path()]);
+    let take = r#"{ "limits": [{ "limit": "edge/all", "permits": 5 }], "id": "1" }"#;
+    let hits = |hits: u32| {
+        format!(
+            r#"{{ "domain": "edge", "descriptors": [{{ "entries": [{{ "key": "user", "value": "ann" }}], "hitsAddend": {hits} }}] }}"#
+        )
+    };
+    let first = post_to(http.path().as_ref(), "/v1/take", take).await;
+    assert_eq!((first.status(), first.field("idempotent-replayed")), (200, None));
+    assert_eq!(post_to(http.path().as_ref(), "/json", &hits(0)).await.status(), 200);
+    let (_successor, ..) = Program::run(&file, &["--handover", handover.path()]);
+    assert!(program.wait_for_exit().0.success());
+    let repeated = post_to(http.path().as_ref(), "/v1/take", take).await;
+    assert_eq!((repeated.status(), repeated.field("idempotent-replayed").as_deref()), (200, Some("true")));
+    assert_eq!(repeated.text(), first.text());
+    for returned in [true, false] {
+        let response = post_to(http.path().as_ref(), "/v1/return", r#"{ "id": "1" }"#).await;
+        assert_eq!(response.text(), format!("{{\"returned\":{returned}}}\n"));
+    }
+    // A report beyond the limit is charged, since the limit is post-paid.
+    for (hits, status) in [(hits(RATE + 1), 429), (hits(0), 429)] {
+        assert_eq!(post_to(http.path().as_ref(), "/json", &hits).await.status(), status);
+    }
 }

@@ -96,6 +96,19 @@ impl PostPaidLimits {
         });
     }
 
+    /// Returns the post-paid limits, and for how long each is.
+    pub(crate) fn all(&self, now: Instant) -> Vec<(String, Duration)> {
+        let remaining = |known: &Known| known.until?.checked_duration_since(now).filter(|left| !left.is_zero());
+        self.0.read().iter().filter_map(|(name, known)| Some((name.clone(), remaining(known)?))).collect()
+    }
+
+    /// Adds a limit that another process knows as post-paid for at least this time.
+    pub(crate) fn add(&self, name: &str, remaining: Duration, now: Instant) {
+        if self.0.read().len() < MANY {
+            self.change(name, now, |known| known.until = known.until.max(Some(now + remaining.min(LASTS))));
+        }
+    }
+
     fn change<R>(&self, name: &str, now: Instant, change: impl FnOnce(&mut Known) -> R) -> R {
         let mut limits = self.0.write();
         if limits.len() >= MANY && !limits.contains_key(name) {
@@ -121,6 +134,21 @@ mod tests {
         assert_eq!(limits.get("a", start + LASTS - Duration::from_millis(1)), PostPaid::Yes);
         assert_eq!(limits.get("a", start + LASTS), PostPaid::Unknown { is_old: true });
         assert_eq!(limits.get("b", start), PostPaid::Unknown { is_old: true });
+    }
+
+    #[test]
+    fn handed_over_limit_is_post_paid_for_the_rest_of_its_week() {
+        let ([old, new], start) = (<[PostPaidLimits; 2]>::default(), Instant::now());
+        old.checked("a", start);
+        old.read("b", false, start);
+        let later = start + LASTS / 2;
+        for (name, remaining) in old.all(later) {
+            new.add(&name, remaining, later);
+        }
+        assert_eq!(new.get("a", start + LASTS - Duration::from_millis(1)), PostPaid::Yes);
+        assert_eq!(new.get("a", start + LASTS), PostPaid::Unknown { is_old: true });
+        assert_eq!(new.all(later).len(), 1);
+        assert!(new.checked("a", later), "its mark is written again");
     }
 
     #[test]

@@ -32,6 +32,7 @@ use self::capacity::{BucketCapacity, LimitCapacity};
 use self::lock_shard::{LockShard, SWEEP_PAUSE};
 use self::lookup::Lookup;
 use self::overflow::Overflow;
+pub(crate) use self::receipts::Receipt;
 use self::receipts::Receipts;
 use self::registry::Registry;
 use self::transaction::{Locked, Lookups, Transaction, lock};

@@ -21,12 +21,17 @@ pub(super) struct Receipts {
     entries: usize,
 }
 
+/// A receipt of a granted request.
 #[derive(Debug)]
-struct Receipt {
-    request: u128,
-    decisions: Vec<(u8, Decision)>,
-    granted: Vec<Granted>,
-    is_returned: bool,
+pub(crate) struct Receipt {
+    /// The keyed hash of the request.
+    pub(crate) request: u128,
+    /// The decision about each charge, with the number from the caller.
+    pub(crate) decisions: Vec<(u8, Decision)>,
+    /// The permits that were taken.
+    pub(crate) granted: Vec<Granted>,
+    /// Whether they were given back.
+    pub(crate) is_returned: bool,
 }
 
 impl Memory {
@@ -76,6 +81,32 @@ impl Memory {
         }
     }
 
+    /// Passes each receipt to `each`, with the keyed hash of its id and the time at which it expires, the newest first. Locks them
+    /// for one at a time.
+    pub(crate) fn each_receipt(&self, mut each: impl FnMut(u128, Timestamp, &Receipt)) {
+        let expiries: Vec<_> = {
+            let mut receipts = self.receipts.lock();
+            receipts.remove_expired(self.now());
+            receipts.expiries.iter().rev().copied().collect()
+        };
+        for (expires_at, key) in expiries {
+            let receipts = self.receipts.lock();
+            if let Some(receipt) = receipts.by_id.get(&key) {
+                each(key, expires_at, receipt);
+            }
+        }
+    }
+
+    /// Adds a receipt of another process. Returns `false` if there is one with this id, or no capacity.
+    pub(crate) fn import_receipt(&self, key: u128, receipt: Receipt, expires_at: Timestamp) -> bool {
+        let mut receipts = self.receipts.lock();
+        let is_new = !receipts.by_id.contains_key(&key) && receipts.entries + receipt.entries() <= MAX_ENTRIES;
+        if is_new {
+            receipts.add(key, receipt, expires_at);
+        }
+        is_new
+    }
+
     fn receipt_key(&self, id: &[u8]) -> u128 {
         self.key_of(&OnceId::hashed_id(id))
     }
@@ -91,7 +122,9 @@ impl Memory {
 impl Receipts {
     fn add(&mut self, key: u128, receipt: Receipt, expires_at: Timestamp) {
         self.entries += receipt.entries();
-        self.expiries.push_back((expires_at, key));
+        // Other processes send the newest ones first.
+        let position = self.expiries.partition_point(|(other, _)| *other <= expires_at);
+        self.expiries.insert(position, (expires_at, key));
         self.by_id.insert(key, receipt);
     }
 

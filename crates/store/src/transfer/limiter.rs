@@ -38,7 +38,7 @@ struct SerializedGrants {
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct SerializedLimiter {
+pub(super) struct SerializedLimiter {
     name: String,
     mode: SerializedMode,
     rate: u32,
@@ -71,7 +71,7 @@ enum SharedAlgorithm {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum SerializedClient {
+pub(super) enum SerializedClient {
     Address(String),
     Value(String),
     Hash(u128),
@@ -91,13 +91,7 @@ impl SerializedLateCharge {
     /// Returns the late charge, with times by the clock that shows `now`, or `None` if it is invalid. The late charge
     /// keeps the sender's limiter, even if the rules of this gateway do not have it.
     pub(super) fn read(self, limiters: &HashMap<&str, &Arc<Limiter>>, now: Timestamp) -> Option<LateCharge> {
-        let current = limiters.get(self.limiter.name.as_str());
-        let limiter = match current
-            .filter(|current| SerializedLimiter::new(current).is_some_and(|current| current == self.limiter))
-        {
-            Some(current) => Arc::clone(current),
-            None => Arc::new(self.limiter.read()?),
-        };
+        let limiter = self.limiter.find(limiters)?;
         if self.buckets.len() > MAX_CHARGED_BUCKETS {
             return None;
         }
@@ -132,7 +126,8 @@ impl SerializedGrants {
 // === impl SerializedLimiter ===
 
 impl SerializedLimiter {
-    fn new(limiter: &Limiter) -> Option<Self> {
+    /// Returns `None` if only Redis knows the rate of the limiter.
+    pub(super) fn new(limiter: &Limiter) -> Option<Self> {
         let quota = &limiter.quota;
         let algorithm = match quota.algorithm() {
             Algorithm::Redisson(Sharing::Configure) => SerializedAlgorithm::Shared(SharedAlgorithm::Redisson),
@@ -147,6 +142,15 @@ impl SerializedLimiter {
             algorithm,
             partitions: limiter.partitions(),
         })
+    }
+
+    /// Returns the limiter of these that is the same, or else a new one. Returns `None` if it is invalid.
+    pub(super) fn find(self, limiters: &HashMap<&str, &Arc<Limiter>>) -> Option<Arc<Limiter>> {
+        let current = limiters.get(self.name.as_str());
+        match current.filter(|current| Self::new(current).is_some_and(|current| current == self)) {
+            Some(current) => Some(Arc::clone(current)),
+            None => self.read().map(Arc::new),
+        }
     }
 
     fn read(self) -> Option<Limiter> {
@@ -184,7 +188,7 @@ impl SerializedMode {
 // === impl SerializedClient ===
 
 impl SerializedClient {
-    fn new(client: &ClientId) -> Self {
+    pub(super) fn new(client: &ClientId) -> Self {
         match client {
             ClientId::Address(network) => Self::Address(network.to_string()),
             ClientId::Value(value) => Self::Value(hex::encode(value)),
@@ -193,7 +197,8 @@ impl SerializedClient {
         }
     }
 
-    fn read(self) -> Option<ClientId> {
+    /// Returns `None` if it is invalid.
+    pub(super) fn read(self) -> Option<ClientId> {
         Some(match self {
             Self::Address(network) => ClientId::Address(network.parse().ok()?),
             Self::Value(value) => ClientId::Value(hex::decode(&value)?.into()),

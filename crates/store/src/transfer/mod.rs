@@ -1,13 +1,13 @@
 //! The state of a store that a handover moves to the next gateway: the number of gateways, the buckets in use of this
-//! process, the permits that are owed to Redis, and the data of operators.
+//! process, the permits that are owed to Redis, the data of operators, post-paid limits, and the receipts of this process.
 //!
-//! The state is lines of JSON: first the header, then late charges, overrides, the audit list, limits, and after each limit
-//! its buckets. A reader
-//! ignores lines that it does not know, and buckets of limits that its rules do not have. Times are relative to the
+//! The state is lines of JSON: first the header, then late charges, overrides, the audit list, post-paid limits, limits, after
+//! each limit its buckets, and receipts. A reader ignores lines that it does not know, and buckets of limits that its rules do not have. Times are relative to the
 //! sender's present.
 
 mod limiter;
 mod operators;
+mod receipts;
 #[cfg(test)]
 #[cfg(feature = "redis")]
 mod tests;
@@ -20,6 +20,7 @@ use tokio::sync::watch;
 
 use self::limiter::{SerializedLateCharge, SerializedMode};
 pub use self::operators::OperatorData;
+use self::receipts::{SerializedReceipt, import_post_paid};
 use super::fallback::LocalState;
 use super::{Backend, Memory, Store, StoredOverride, backend};
 use tidegate_limit::Quota;
@@ -72,6 +73,12 @@ enum Line {
     Override(StoredOverride),
     /// An entry of the audit list.
     Audit(String),
+    /// A post-paid limit, and for how long it is.
+    PostPaid {
+        limit: String,
+        millis: u64,
+    },
+    Receipt(SerializedReceipt),
     /// The limit of the buckets that follow.
     Limit {
         name: String,
@@ -91,6 +98,7 @@ struct Imported {
     buckets: usize,
     late_charges: usize,
     owed: u64,
+    receipts: usize,
     ignored: usize,
 }
 
@@ -118,8 +126,9 @@ impl StoreState {
         lines.map(|line| serde_json::from_slice(line).ok())
     }
 
-    /// Adds each late charge and each bucket of these limiters to the store. Returns their counts.
-    fn import(&self, store: &Store, limiters: &[Arc<Limiter>]) -> Imported {
+    /// Adds each late charge, each post-paid limit, and each bucket of these limiters to the store, and each receipt if both
+    /// have the same secret. Returns their counts.
+    fn import(&self, store: &Store, limiters: &[Arc<Limiter>], has_secret: bool) -> Imported {
         let by_name: HashMap<&str, &Arc<Limiter>> =
             limiters.iter().map(|limiter| (limiter.name.as_str(), limiter)).collect();
         let mut imported = Imported::default();
@@ -145,6 +154,12 @@ impl StoreState {
                     };
                     let is_known = current.as_ref().is_some_and(import);
                     imported.buckets += usize::from(is_known);
+                    imported.ignored += usize::from(!is_known);
+                }
+                Some(Line::PostPaid { limit, millis }) => store.import_post_paid(&limit, millis),
+                Some(Line::Receipt(receipt)) => {
+                    let is_known = has_secret && store.import_receipt(receipt, &by_name);
+                    imported.receipts += usize::from(is_known);
                     imported.ignored += usize::from(!is_known);
                 }
                 Some(Line::Override(_) | Line::Audit(_)) => {} // the gateway restores them
@@ -226,15 +241,13 @@ impl Store {
             redis.store().fallback().take_over(state.header.local_state());
             redis.store().fallback().buckets()
         });
-        let limiters = match state.header.secret().is_some_and(|secret| buckets.share_secret(secret)) {
-            true => limiters,
-            false => {
-                tracing::warn!("the gateway before this one has another `key_secret`: its buckets are unknown");
-                &[]
-            }
-        };
-        let Imported { buckets, late_charges, owed, ignored } = state.import(self, limiters);
-        tracing::info!(buckets, payments = late_charges, owed, ignored, "took over the limits in use");
+        let has_secret = state.header.secret().is_some_and(|secret| buckets.share_secret(secret));
+        if !has_secret {
+            tracing::warn!("the gateway before this one has another `key_secret`: its buckets are unknown");
+        }
+        let Imported { buckets, late_charges, owed, receipts, ignored } =
+            state.import(self, if has_secret { limiters } else { &[] }, has_secret);
+        tracing::info!(buckets, payments = late_charges, owed, ids = receipts, ignored, "took over the limits in use");
     }
 
     /// Starts to use full shares, since the predecessor has ended, and takes over its last local grants. `last` is
@@ -264,7 +277,9 @@ impl Store {
         let mut sent = SentState::new(buckets, state);
         self.add_late_charges(&mut sent);
         sent.add_operators(operators);
+        sent.add_post_paid(backend!(self, |memory| memory.post_paid(), |redis| redis.store().post_paid()));
         sent.add_buckets(buckets);
+        sent.add_receipts(buckets);
         sent
     }
 
@@ -317,6 +332,15 @@ impl Store {
             fallback.adopt(late_charge);
             Some(permits)
         })
+    }
+
+    fn import_post_paid(&self, limit: &str, millis: u64) {
+        let limits = backend!(self, |memory| memory.post_paid(), |redis| redis.store().post_paid());
+        import_post_paid(limits, limit, millis);
+    }
+
+    fn import_receipt(&self, receipt: SerializedReceipt, limiters: &HashMap<&str, &Arc<Limiter>>) -> bool {
+        backend!(self, |memory| receipt.import(memory, limiters), |_| false)
     }
 
     fn import_bucket(&self, limiter: &Arc<Limiter>, quotas: &[Quota], owner: &str, numbers: &[i64]) -> bool {

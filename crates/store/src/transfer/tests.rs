@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::*;
+use crate::{OnceId, RECEIPT_TTL_MILLIS, ReturnedOnce, TakenOnce};
 use tidegate_limit::calendar::{Calendar, Unit};
 use tidegate_limit::clock::{Clock, ManualClock, SystemClock, Timestamp};
 use tidegate_limit::{Algorithm, Mode, Quota, examples};
@@ -256,7 +257,7 @@ fn damaged_states_are_rejected_or_ignored() {
         r#"{"payment":{"id":2,"limiter":{"name":"x","mode":"PER_CLIENT","rate":1,"interval":60000,"algorithm":"token_bucket","partitions":null},"debts":[{"client":null,"grants":[[0,1]]}]}}"#,
     ];
     let state = StoreState::new(format!("{text}{}\n", lines.join("\n")).into_bytes()).expect("a state");
-    let imported = state.import(&store, &limiters);
+    let imported = state.import(&store, &limiters, true);
     assert_eq!((imported.buckets, imported.late_charges, imported.ignored), (0, 0, lines.len() - 1));
 }
 
@@ -276,4 +277,44 @@ fn too_many_buckets_leave_the_least_used_behind() {
     });
     assert_eq!((left_out + numbers, numbers < 250), (1_000, true), "{numbers}");
     assert_eq!(permits, 100 * 15 + i64::try_from(numbers - 100).expect("more than a hundred"));
+}
+
+/// A store in memory whose clock shows this time.
+fn memory_at(millis: u64) -> (Store, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_millis(millis)));
+    let settings = StoreSettings::Memory { key_secret: None };
+    let shown = Some(Arc::clone(&clock) as Arc<dyn Clock>);
+    (Store::open_with_clock(&settings, Arc::default(), shown).expect("a store"), clock)
+}
+
+#[tokio::test]
+async fn embedded_store_hands_over_ids_and_post_paid_limits() {
+    let limiters = [limiter("{a}:l", Mode::PerClient, 20, Algorithm::TokenBucket)];
+    let (client, [(old, _), (new, clock)]) =
+        (&clients()[1], [memory_at(1_800_000_000_000), memory_at(1_900_000_000_000)]);
+    let charges = [Charge { permits: 3, ..charge(&limiters[0], Some(client)) }];
+    let id = |id: &str, request: &[u8]| OnceId { id: id.as_bytes().into(), request: request.into() };
+    let take = async |store: &Store, id: &OnceId| store.take_once(&charges, &[7], id).await.expect("a decision");
+    for id in [id("kept", b"x"), id("returned", b"x")] {
+        assert!(matches!(take(&old, &id).await, TakenOnce::Decided(outcome) if outcome.granted()));
+    }
+    old.return_once(b"returned").await.expect("a result");
+    old.make_post_paid(&limiters[0]).await;
+    let sent = old.begin_handover(&OperatorData::default());
+    new.take_over(&read(&sent), &limiters);
+    assert!(new.is_post_paid(&limiters[0]));
+    clock.advance_millis(59_999);
+    let TakenOnce::Repeated(decisions) = take(&new, &id("kept", b"x")).await else { panic!("not repeated") };
+    assert_eq!((decisions[0].0, decisions[0].1.remaining, decisions.len()), (7, 17, 1));
+    assert_eq!(take(&new, &id("kept", b"y")).await, TakenOnce::OtherRequest);
+    assert_eq!(take(&new, &id("returned", b"x")).await, TakenOnce::Returned);
+    let remaining = async || new.inspect(&charges[0]).await.expect("a bucket").remaining;
+    assert_eq!(remaining().await, 17);
+    let returned = [new.return_once(b"kept").await, new.return_once(b"kept").await, new.return_once(b"other").await];
+    assert_eq!(returned, [Ok(ReturnedOnce::Now), Ok(ReturnedOnce::Before), Ok(ReturnedOnce::Unknown)]);
+    assert_eq!(remaining().await, 20);
+    clock.advance_millis(RECEIPT_TTL_MILLIS - 60_000);
+    assert_eq!(take(&new, &id("kept", b"x")).await, TakenOnce::Returned);
+    clock.advance_millis(1);
+    assert!(matches!(take(&new, &id("kept", b"x")).await, TakenOnce::Decided(_)), "it has expired");
 }
