@@ -59,7 +59,8 @@ fn json_descriptor(descriptor: &ReadDescriptor) -> String {
     text + "}"
 }
 
-fn json_text(text: &str) -> String {
+/// Returns a text as JSON.
+pub(super) fn json_text(text: &str) -> String {
     let mut result = String::from("\"");
     for character in text.chars() {
         match character {

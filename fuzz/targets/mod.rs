@@ -10,6 +10,7 @@ mod client;
 mod messages;
 mod paths;
 mod proxy;
+mod take;
 
 pub use address::address;
 pub use bucket::bucket;
@@ -18,12 +19,13 @@ pub use client::client;
 pub use messages::{chunks, request, response};
 pub use paths::path;
 pub use proxy::proxy;
+pub use take::take;
 
 /// A fuzz target.
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 11] = [
     ("request", request),
     ("response", response),
     ("chunks", chunks),
@@ -32,6 +34,7 @@ pub const TARGETS: [(&str, Target); 10] = [
     ("client", client),
     ("proxy", proxy),
     ("call", call),
+    ("take", take),
     ("rules", rules),
     ("bucket", bucket),
 ];

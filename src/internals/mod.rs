@@ -6,6 +6,7 @@ mod local_gateway;
 mod overrides;
 mod probes;
 mod replay;
+mod takes;
 mod talkers;
 
 pub use self::calls::{ReadCall, ReadDescriptor};
@@ -17,6 +18,7 @@ pub use self::probes::{
     recording_layer, show_config, write_redis_keys,
 };
 pub use self::replay::{ParsedLog, ReplayedLine, TracedRequest, decide_log, parse_requests, replay_logs, replay_trace};
+pub use self::takes::{PermitRequest, Take, read_return, read_take};
 pub use self::talkers::CountedClients;
 pub use tidegate_proxy::internals::{
     DecodedBody, MalformedChunks, Pipeline, PipelineOutcome, ResponseEncoder, decode_chunked, parse_proxy_header,

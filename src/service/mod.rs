@@ -34,6 +34,7 @@ pub(crate) use self::take::TakeTokens;
 pub(crate) use self::xds::{DomainSink, StreamState, run as follow_control_plane};
 use crate::admin::Readiness;
 use tidegate_layer::layer::RateLimitLayer;
+use tidegate_layer::layer::take::Take;
 use tidegate_proxy::upstream::RequestBody;
 use tidegate_service::{Call, CallError};
 
@@ -65,6 +66,16 @@ pub(crate) fn read_json_call<T>(
     with: impl FnOnce(&Call<'_>) -> Result<T, CallError>,
 ) -> Result<T, String> {
     http::read(body, with).map_err(|error| error.to_string())
+}
+
+/// Reads the body of `POST /v1/take`. Returns the message of an error.
+pub(crate) fn read_take_body(body: &[u8]) -> Result<Take, String> {
+    take::read_take(body).map_err(|problem| problem.detail().to_owned())
+}
+
+/// Reads the body of `POST /v1/return`. Returns the id, or the message of an error.
+pub(crate) fn read_return_body(body: &[u8]) -> Result<String, String> {
+    take::read_return(body).map_err(|problem| problem.detail().to_owned())
 }
 
 /// Serves the calls of a worker over one protocol.

@@ -9,6 +9,7 @@ use http::{Method, Request, Response, StatusCode};
 
 pub(super) use self::access::Access;
 pub(crate) use self::access::TakeTokens;
+pub(super) use self::request::{read_return, read_take};
 use super::CallContext;
 use super::problem::Problem;
 use super::response_body::CallBody;
@@ -57,7 +58,7 @@ async fn answer(context: &CallContext, request: Request<RequestBody>) -> Result<
 /// Takes permits.
 async fn take(context: &CallContext, body: RequestBody) -> Result<Response<CallBody>, Problem> {
     let body = context.memory.read_at_most(body, MAX_BODY).await?;
-    let take = request::read_take(&body)?;
+    let take = read_take(&body)?;
     let taken = context.layer.take(&take).await?;
     Ok(response::taken(&take, &taken))
 }
@@ -65,7 +66,7 @@ async fn take(context: &CallContext, body: RequestBody) -> Result<Response<CallB
 /// Gives permits back.
 async fn give_back(context: &CallContext, body: RequestBody) -> Result<Response<CallBody>, Problem> {
     let body = context.memory.read_at_most(body, MAX_BODY).await?;
-    let id = request::read_return(&body)?;
+    let id = read_return(&body)?;
     match context.layer.return_permits(&id).await {
         Ok(ReturnedOnce::Now) => Ok(response::returned(true)),
         Ok(ReturnedOnce::Before) => Ok(response::returned(false)),

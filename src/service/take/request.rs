@@ -60,7 +60,7 @@ enum Client {
 ///
 /// # Errors
 /// The body is no such JSON, or exceeds a bound.
-pub(super) fn read_take(body: &[u8]) -> Result<Take, Problem> {
+pub(in crate::service) fn read_take(body: &[u8]) -> Result<Take, Problem> {
     let TakeBody { limits, max_wait, id } = read(body)?;
     if limits.0.is_empty() {
         return Err(Problem::bad_request("`limits` is empty"));
@@ -75,7 +75,7 @@ pub(super) fn read_take(body: &[u8]) -> Result<Take, Problem> {
 ///
 /// # Errors
 /// The body is no such JSON, or exceeds a bound.
-pub(super) fn read_return(body: &[u8]) -> Result<String, Problem> {
+pub(in crate::service) fn read_return(body: &[u8]) -> Result<String, Problem> {
     check_id(read::<ReturnBody>(body)?.id)
 }
 
