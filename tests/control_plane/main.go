@@ -1,5 +1,6 @@
 // Command control_plane tests the rate limit service of a program with a control plane: no call fails while the configuration
-// changes, is broken and is repaired, and while the control plane restarts.
+// changes, is broken and is repaired, and while the control plane restarts. The command in place of envoyproxy/ratelimit takes its
+// configuration from a control plane with TLS.
 package main
 
 import (
@@ -31,9 +32,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: control_plane PROGRAM")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1]); err != nil {
-		fmt.Println("FAILED", err)
-		os.Exit(1)
+	for _, test := range []func(string) error{run, testCommand} {
+		if err := test(os.Args[1]); err != nil {
+			fmt.Println("FAILED", err)
+			os.Exit(1)
+		}
 	}
 }
 

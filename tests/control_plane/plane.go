@@ -30,14 +30,14 @@ type plane struct {
 }
 
 // startPlane serves a first configuration at an address.
-func startPlane(address string, first *rls.RateLimitConfig) (*plane, string, error) {
+func startPlane(address string, first *rls.RateLimitConfig, options ...grpc.ServerOption) (*plane, string, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, "", err
 	}
 	p := &plane{
 		cache:    cache.NewSnapshotCache(false, cache.IDHash{}, nil),
-		server:   grpc.NewServer(),
+		server:   grpc.NewServer(options...),
 		requests: make(chan *discovery.DiscoveryRequest, 1000),
 	}
 	if err := p.push(first); err != nil {
