@@ -11,10 +11,10 @@ use super::Reloader;
 use super::control::ControlTasks;
 use super::reload_file::MAX_LOGGED;
 use super::running::{ReloadReport, Running};
+use super::saved_domains::SavedDomains;
 use super::store_probe::UnreachableStore;
 use crate::admin::{Admin, GatewayProblem, ProblemKind};
-use crate::service::{DomainSink, StreamState, follow_control_plane};
-use tidegate_config::built::Part;
+use crate::service::{DomainSink, SentResources, StreamState, follow_control_plane};
 use tidegate_config::{Config, ControlPlane, Problem, WithSentDomains};
 use tidegate_metrics::{Metrics, ReloadOutcome};
 use tidegate_proxy::upstream::HostLookup;
@@ -57,7 +57,7 @@ impl FirstDomains {
     /// Blocks until the control plane has sent a configuration or cannot be reached, at most for [`MAX_START_DELAY`].
     pub(super) fn wait(&self) {
         if self.0.lock().recv_timeout(MAX_START_DELAY) == Err(RecvTimeoutError::Timeout) {
-            tracing::warn!("the control plane has not sent a configuration yet, starting without its domains");
+            tracing::warn!("the control plane has not sent a configuration yet, starting without it");
         }
     }
 }
@@ -93,24 +93,51 @@ impl Running {
     ///
     /// # Errors
     /// All errors of the resources. The previous domains stay in use.
-    fn replace_sent_domains(&mut self, resources: Vec<Part>) -> Result<Applied, Vec<String>> {
+    fn replace_sent_domains(&mut self, resources: SentResources) -> Result<Applied, Vec<String>> {
         let service = self.config.service.as_ref().filter(|service| service.control_plane.is_some());
         let Some(service) = service else { return Err(vec!["the rule file names no control plane".to_owned()]) };
-        let WithSentDomains { service, warnings } = service.with_sent_domains(&resources).map_err(|problems| {
-            problems.iter().map(|problem| problem.to_string().trim().to_owned()).collect::<Vec<_>>()
-        })?;
+        let WithSentDomains { service, warnings } =
+            service.with_sent_domains(&resources.parts).map_err(|problems| {
+                problems.iter().map(|problem| problem.to_string().trim().to_owned()).collect::<Vec<_>>()
+            })?;
         let config = Config { service: Some(service), ..Config::clone(&self.config) };
         let replaced = self.replace(config, UnreachableStore::Accept);
         let report = replaced.map_err(|error| vec![error.to_string()])?;
-        self.sent_domains.resources = Some(resources);
+        let before = self.sent_domains.resources.replace(resources);
+        let is_new = before.map(|before| before.encoded) != self.sent_domains.encoded();
+        if is_new {
+            self.sent_domains.save();
+        }
         Ok(Applied { report, warnings })
+    }
+
+    /// Saves what the control plane sends, in this file. Uses what it has sent to the previous process, unless it has sent its
+    /// domains already.
+    pub(super) fn use_saved_domains(&mut self, file: SavedDomains) {
+        let plane = self.sent_domains.plane.borrow().clone();
+        let saved = plane.filter(|_| self.sent_domains.resources.is_none()).and_then(|plane| file.read(&plane));
+        if let Some(saved) = saved {
+            match SentResources::from_encoded(saved).and_then(|resources| self.replace_sent_domains(resources)) {
+                Ok(_) => tracing::info!("uses the saved domains until the control plane sends its domains"),
+                Err(errors) => {
+                    let error = errors.first().and_then(|error| error.lines().next()).unwrap_or_default();
+                    tracing::warn!(
+                        errors = errors.len(),
+                        error,
+                        "the saved domains are invalid, starting without them"
+                    );
+                }
+            }
+        }
+        self.sent_domains.file = Some(file);
+        self.sent_domains.save();
     }
 }
 
 // === impl Sink ===
 
 impl DomainSink for Sink {
-    fn apply(&self, version: &str, resources: Vec<Part>) -> Result<(), String> {
+    fn apply(&self, version: &str, resources: SentResources) -> Result<(), String> {
         let applied = {
             let running = self.running.upgrade().ok_or("the gateway has ended")?;
             let mut running = running.lock();

@@ -27,6 +27,7 @@ mod listeners;
 mod operators;
 mod reload_file;
 mod running;
+mod saved_domains;
 mod saved_operators;
 mod saved_rules;
 mod sent_domains;

@@ -31,7 +31,7 @@ use self::body_memory::BodyMemory;
 use self::response_body::CallBody;
 use self::take::Access;
 pub(crate) use self::take::TakeTokens;
-pub(crate) use self::xds::{DomainSink, StreamState, run as follow_control_plane};
+pub(crate) use self::xds::{DomainSink, SentResources, StreamState, run as follow_control_plane};
 use crate::admin::Readiness;
 use tidegate_layer::layer::RateLimitLayer;
 use tidegate_layer::layer::take::Take;

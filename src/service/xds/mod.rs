@@ -10,10 +10,13 @@ mod size;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use self::backoff::Backoff;
+use self::messages::Any;
+use self::resources::TYPE_URL;
 use self::session::Session;
 use tidegate_config::ControlPlane;
 use tidegate_config::built::Part;
@@ -26,13 +29,34 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest pause before the next attempt to connect.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
+/// The resources of a configuration.
+#[derive(Debug)]
+pub(crate) struct SentResources {
+    /// The keys of each domain.
+    pub(crate) parts: Vec<Part>,
+    /// The encoded messages.
+    pub(crate) encoded: Vec<Bytes>,
+}
+
+impl SentResources {
+    /// Reads the resources that a control plane has sent to an earlier process.
+    ///
+    /// # Errors
+    /// Returns the message of each resource that cannot be read.
+    pub(crate) fn from_encoded(encoded: Vec<Bytes>) -> Result<Self, Vec<String>> {
+        let any = |value: &Bytes| Any { type_url: TYPE_URL.to_owned(), value: value.clone() };
+        let resources: Vec<_> = encoded.iter().map(any).collect();
+        Ok(Self { parts: resources::read(&resources)?, encoded })
+    }
+}
+
 /// Uses what a control plane sends.
 pub(crate) trait DomainSink: Send + Sync + 'static {
     /// Replaces the domains of the control plane by the domains in these resources. Blocks until all workers use them.
     ///
     /// # Errors
     /// All errors of the resources, as a text for the control plane. The previous domains stay in use.
-    fn apply(&self, version: &str, resources: Vec<Part>) -> Result<(), String>;
+    fn apply(&self, version: &str, resources: SentResources) -> Result<(), String>;
 
     /// Records that resources cannot be read. Returns the errors as a text for the control plane.
     fn reject(&self, version: &str, errors: Vec<String>) -> String;

@@ -12,7 +12,7 @@ use super::backoff::Backoff;
 use super::messages::{DiscoveryRequest, DiscoveryResponse, Node, Status};
 use super::resources::{self, TYPE_URL};
 use super::size::{BadSize, MessageKind};
-use super::{DomainSink, StreamState};
+use super::{DomainSink, SentResources, StreamState};
 use tidegate_proxy::upstream::settings::UpstreamSettings;
 use tidegate_proxy::upstream::{CallEnd, GrpcCall, HostLookup};
 
@@ -127,7 +127,10 @@ impl Session<'_> {
         let applied = spawn_blocking(move || {
             let version = response.version_info;
             match resources::read(&response.resources) {
-                Ok(resources) => sink.apply(&version, resources),
+                Ok(parts) => {
+                    let encoded = response.resources.into_iter().map(|resource| resource.value).collect();
+                    sink.apply(&version, SentResources { parts, encoded })
+                }
                 Err(errors) => Err(sink.reject(&version, errors)),
             }
         });

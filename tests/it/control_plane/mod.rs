@@ -4,6 +4,7 @@ mod failures;
 mod load;
 mod overrides;
 mod reload;
+mod saved;
 mod stream;
 mod tls;
 
