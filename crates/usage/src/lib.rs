@@ -1,0 +1,23 @@
+//! The tokens of requests to language models: the bound in a request, and the usage in a response.
+//! Pure: no sockets, no clocks, no stores.
+//!
+//! [`UsageReader`] reads the usage from a response while the gateway forwards it: a JSON body, server-sent events, or an
+//! event stream of AWS. It finds the numbers by the [`Format`] of the [`Api`], in pieces that end anywhere.
+//!
+//! [`Request`] reads the bounds from a request, and writes a bound into it. It rejects bodies that another parser could read
+//! in another way.
+//!
+//! A part of Tidegate, whose items change with each release: programs use the crates `tidegate-layer` and `tidegate`.
+
+pub mod event_stream;
+pub mod events;
+mod format;
+pub mod json;
+mod reader;
+mod request;
+mod usage;
+
+pub use self::format::{Api, Count, Counts, Format};
+pub use self::reader::UsageReader;
+pub use self::request::{Request, RequestError};
+pub use self::usage::Usage;
