@@ -9,9 +9,10 @@
 --       of each (u8), and for each limit its bucket's number, from 1 (u16), flags (u8: 1 for a shadow, plus 2 if the
 --       bucket is only checked, plus 4 if all tickets come first, or 8 if the request is the first of a queue, plus 16
 --       if the permits are charged in any case, plus 32 if a late time slot is refused, plus 64 if the bucket only must
---       not have debt), the requested permits (u32), with flag 8 its queue (8 bytes), how long it has waited (u48, ms),
---       the number of requests in the queue (u8), and for each how much later it joined the queue (u32, ms), and with
---       flag 32 the longest delay (u48, ms); random bytes for shared limits; now (ms; omitted: the server's TIME)
+--       not have debt, plus 128 for a reservation), the requested permits (u32), with flag 8 its queue (8 bytes), how
+--       long it has waited (u48, ms), the number of requests in the queue (u8), and for each how much later it joined the
+--       queue (u32, ms), with flag 32 the longest delay (u48, ms), and with flag 128 the name of the reservation (16
+--       bytes), which flag 16 settles; random bytes for shared limits; now (ms; omitted: the server's TIME)
 -- Returns now (u64, ms) and the decisions, packed little-endian: for each run of requests with equal decisions the
 --       number of requests (u32), then for each limit: granted (1), granted with a time slot in the future (2), or
 --       refused (0) (u8), the permits that remain after the last request of the run (u32), reset (u48, ms), and unless
@@ -30,8 +31,8 @@
 --   check(bucket, permits)       whether the bucket grants, the wait (-1: forever), and the delay until the time slot
 --   status(bucket)               the remaining permits, and the time until more are available
 --   debt_wait(bucket)            optional, for algorithms with debt: the time until the debt is paid, or 0
---   charge(bucket, permits)      charges granted permits (at least one) in memory, and sets `added`
---   charge_unconditionally(bucket, permits)  charges permits in any case; those that the bucket lacks are debt
+--   charge(bucket, permits, reservation)  charges granted permits (at least one) in memory, and sets `added`
+--   charge_unconditionally(bucket, permits, reservation)  charges permits in any case; those that the bucket lacks are debt
 --   save(bucket, random)         writes the charges
 --   grant(limiter, key, permits)  optional: checks, charges and saves in one step; returns status(), or nothing
 --   on_refusal(bucket, random)   runs after a refusal or a check if nothing was charged; writes only what time or other
@@ -68,8 +69,8 @@ local numbers, flags, requested, granted, waits = {}, {}, {}, {}, {}
 -- the permits of the tickets before it.
 local tickets_of, ticket_keys, queues, since, ages, before = {}, {}, {}, {}, {}, {}
 -- From this flag on, a bucket is only checked. Shadows have odd flags. Higher flags are removed when they are read.
-local CHECKS_ONLY, ORDERED, FIRST, UNCONDITIONAL, WITHIN, NO_DEBT = 2, 4, 8, 16, 32, 64
-local is_unconditional, longest_delay, is_debt_check = {}, {}, {}
+local CHECKS_ONLY, ORDERED, FIRST, UNCONDITIONAL, WITHIN, NO_DEBT, RESERVATION = 2, 4, 8, 16, 32, 64, 128
+local is_unconditional, longest_delay, is_debt_check, reservations = {}, {}, {}, {}
 
 -- Opens the bucket with this number, unless it is open.
 local function open(number)
@@ -82,6 +83,8 @@ end
 local function read_turn(i, requests, at)
   local flag = flags[i]
   queues[i], since[i], before[i], longest_delay[i] = false, math.huge, 0, math.huge
+  reservations[i] = flag >= RESERVATION
+  if reservations[i] then flag = flag - RESERVATION end
   is_debt_check[i] = flag >= NO_DEBT
   if is_debt_check[i] then flag = flag - NO_DEBT end
   if flag >= WITHIN then
@@ -96,6 +99,7 @@ local function read_turn(i, requests, at)
   elseif flag >= ORDERED then
     flag, queues[i] = flag - ORDERED, ''
   end
+  if reservations[i] then reservations[i], at = from_bytes('c16', requests, at) end
   flags[i] = flag
   return at
 end
@@ -198,9 +202,9 @@ local function decide(count, limits, decisions)
     if bucket then
       if not (all and is_granted) or flags[i] >= CHECKS_ONLY then
         bucket.added = bucket.added or false
-      elseif permits > 0 then
+      elseif permits > 0 or reservations[i] then
         local charge = is_unconditional[i] and algorithm.charge_unconditionally or algorithm.charge
-        charge(bucket, decided * permits)
+        charge(bucket, decided * permits, reservations[i])
       end
       outcome = not is_granted and 0 or wait and 2 or 1
       remaining, reset = algorithm.status(bucket)

@@ -179,4 +179,9 @@ impl Quota {
     pub const fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
+
+    /// Returns the milliseconds in which the permits of a whole bucket return.
+    pub fn fills_in(&self) -> u64 {
+        self.interval.saturating_mul(u64::from(self.capacity().div_ceil(self.rate)))
+    }
 }

@@ -13,6 +13,7 @@
     allow(dead_code, unreachable_pub, unused_imports, unused_variables, clippy::needless_pass_by_value)
 )]
 
+mod budgets;
 mod builder;
 mod fallback;
 mod in_flight;
@@ -37,6 +38,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+pub use self::budgets::Reservation;
 pub use self::builder::MemoryStoreBuilder;
 pub use self::in_flight::{Full, InFlightSlot, RouteSlots, SlotRequest, TakenWithSlot};
 pub use self::memory::{Memory, Usage};
@@ -54,6 +56,7 @@ pub use self::redis::{
 };
 #[cfg(feature = "redis")]
 pub use self::redis::{Redis, RedisStoreBuilder};
+use self::budgets::CancelOnDrop;
 use tidegate_limit::clock::{Clock, SystemClock};
 use tidegate_metrics::Metrics;
 use tidegate_rules::charge::{Charge, ChargeKind, ClientId, Decision, Granted, Limiter, Outcome, Turn};
@@ -351,6 +354,16 @@ impl Store {
     /// The store could not decide; see [`StoreError`].
     #[doc(hidden)]
     pub async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
+        if !charges.iter().any(|charge| charge.kind.reservation().is_some()) {
+            return self.decide(charges).await;
+        }
+        let cancel = CancelOnDrop::new(self, charges);
+        let result = Box::pin(self.decide(charges)).await;
+        cancel.finish(&result);
+        result
+    }
+
+    async fn decide(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
         backend!(self, |memory| memory.take(charges), |redis| multi_slot::take(redis, charges).await)
     }
 

@@ -1,5 +1,6 @@
 //! The guarantees of the algorithms in the embedded store and in a real Redis, and that both stores decide equally.
 
+mod budgets;
 mod debt;
 mod gcra;
 mod gcra_warm_up;

@@ -3,7 +3,7 @@
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::{BucketDecision, Quota, Wait};
 
-use super::Charge;
+use super::{Charge, RESERVED_WAIT};
 
 /// The decision of one limit about a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +133,8 @@ impl Outcome {
     pub fn align_waits(&mut self, charges: &[Charge]) {
         let now = self.now;
         self.change_each(charges, |charge, decision| {
-            if decision.remaining == 0 {
+            let is_for_reserved = charge.limiter.budget.is_some() && decision.wait == Wait::Millis(RESERVED_WAIT);
+            if decision.remaining == 0 && !is_for_reserved {
                 decision.align_waits(&charge.limiter.quota, now);
             }
         });

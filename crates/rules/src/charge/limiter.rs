@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Spread;
+use super::{OnLost, Spread};
 use tidegate_limit::{Algorithm, Mode, Quota};
 
 /// A named limit as the stores see it. A bucket is identified by this name and a client.
@@ -16,6 +16,8 @@ pub struct Limiter {
     pub quota: Quota,
     /// How the buckets are distributed over hash tags.
     pub spread: Spread,
+    /// The costs of requests are known only after their responses: permits are reserved, and settled later.
+    pub budget: Option<OnLost>,
     /// The number of the limiter in this process. Limiters that differ only in their rate have the same number.
     pub(super) number: u64,
 }
@@ -23,16 +25,18 @@ pub struct Limiter {
 /// Shows the settings, not the number.
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, mode, quota, spread, .. } = self;
+        let Self { name, mode, quota, spread, budget, .. } = self;
         let mut limiter = f.debug_struct("Limiter");
-        limiter.field("name", name).field("mode", mode).field("quota", quota).field("spread", spread).finish()
+        limiter.field("name", name).field("mode", mode).field("quota", quota).field("spread", spread);
+        budget.iter().for_each(|budget| _ = limiter.field("budget", budget));
+        limiter.finish()
     }
 }
 
 /// Compares the settings, not the numbers.
 impl PartialEq for Limiter {
     fn eq(&self, other: &Self) -> bool {
-        let settings = |limiter: &'_ Self| (limiter.mode, limiter.quota);
+        let settings = |limiter: &'_ Self| (limiter.mode, limiter.quota, limiter.budget);
         settings(self) == settings(other) && self.name == other.name && self.spread == other.spread
     }
 }
@@ -43,7 +47,14 @@ impl Limiter {
     /// Creates a limiter without shards and partitions.
     pub fn new(name: String, mode: Mode, quota: Quota) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self { name, mode, quota, spread: Spread::Undivided, number: NEXT.fetch_add(1, Ordering::Relaxed) }
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self { name, mode, quota, spread: Spread::Undivided, budget: None, number }
+    }
+
+    /// Makes the limiter a budget.
+    #[must_use]
+    pub fn with_budget(self, on_lost: OnLost) -> Self {
+        Self { budget: Some(on_lost), ..self }
     }
 
     /// Identifies the limiter and its rate in this process.
@@ -53,7 +64,7 @@ impl Limiter {
 
     /// Returns the same limiter without shards and partitions.
     pub fn clone_whole(&self) -> Self {
-        Self::new(self.name.clone(), self.mode, self.quota)
+        Self { budget: self.budget, ..Self::new(self.name.clone(), self.mode, self.quota) }
     }
 
     /// Returns the remaining permits of an unused OVERALL limit, or of its shard. Returns `None` for PER_CLIENT limits,
@@ -80,6 +91,6 @@ impl Limiter {
             Spread::Undivided | Spread::Shards(_) => Spread::Undivided, // only OVERALL limits have shards
         };
         let (name, quota) = (self.name.clone(), self.quota.at_rate(rate));
-        Self { name, mode: self.mode, quota, spread, number: self.number }
+        Self { name, mode: self.mode, quota, spread, budget: self.budget, number: self.number }
     }
 }

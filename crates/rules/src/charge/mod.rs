@@ -5,6 +5,7 @@ pub mod crc16;
 mod decision;
 mod limiter;
 mod report;
+mod reservation;
 mod spread;
 mod turn;
 
@@ -14,6 +15,7 @@ use ipnet::IpNet;
 
 pub use self::decision::{Decision, Granted, Outcome};
 pub use self::limiter::Limiter;
+pub use self::reservation::{OnLost, RESERVED_WAIT, ReservationId};
 pub use self::spread::Spread;
 pub use self::turn::{QueueStart, Turn};
 
@@ -65,12 +67,26 @@ pub enum ChargeKind {
     Unconditional,
     /// Takes none and needs none: the bucket only must not have debt. [`Charge::permits`] do not matter.
     NoDebt,
+    /// Reserves them for a request whose cost is not known yet, if all limits of the request grant it. Only for limits with a
+    /// [`budget`](Limiter::budget). A second reservation with the same number adds to the first.
+    Reserve(ReservationId),
+    /// Ends a reservation, and takes the permits in any case, as [`Unconditional`](Self::Unconditional). Without effect if the
+    /// reservation has ended before.
+    Settle(ReservationId),
 }
 
 impl ChargeKind {
     /// Returns `true` if the charge takes no permits.
     pub fn is_check(self) -> bool {
         matches!(self, Self::Check | Self::NoDebt)
+    }
+
+    /// Returns the reservation that the charge makes or ends.
+    pub fn reservation(self) -> Option<ReservationId> {
+        match self {
+            Self::Reserve(id) | Self::Settle(id) => Some(id),
+            Self::Take | Self::Check | Self::Unconditional | Self::NoDebt => None,
+        }
     }
 }
 

@@ -28,7 +28,8 @@ impl Memory {
         let overflow = overflow.and_then(|limit_capacity| self.overflow.lock().state(&limit_capacity));
         let (now, is_overflow) = (self.clock.now(), overflow.is_some());
         let state = overflow.unwrap_or_else(|| lock_shard.state(&lookup).cloned().unwrap_or(BucketState::EMPTY));
-        let decision = Decision { overflow: is_overflow, ..state.check(quota, charge.permits, now).into() };
+        let _reservations = self.lock_reservations(std::slice::from_mut(&mut lookup));
+        let decision = Decision { overflow: is_overflow, ..lookup.evaluate(&state, now) };
         let expires_at = Some(state.full_at(quota)).filter(|full_at| *full_at > now);
         Ok(Inspection::new(now, &decision, state.used(quota, now), expires_at))
     }

@@ -8,7 +8,7 @@ use super::LOCK_SHARDS;
 use super::owner::Owner;
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::{BucketDecision, BucketState, Wait};
-use tidegate_rules::charge::{Charge, ChargeKind, Decision};
+use tidegate_rules::charge::{Charge, ChargeKind, Decision, RESERVED_WAIT};
 use tidegate_rules::settings::store::KeySecret;
 
 /// A charge, the hashes that identify its bucket, the location of the bucket, and its decision.
@@ -25,6 +25,10 @@ pub(super) struct Lookup<'c> {
     /// The position of the lock shard among the locked ones.
     pub(super) lock: usize,
     pub(super) decision: Decision,
+    /// The permits that open reservations of the bucket reserve.
+    pub(super) reserved: u32,
+    /// The reservation that the charge settles has ended before.
+    pub(super) is_ended: bool,
 }
 
 /// The location of the bucket that decides a charge.
@@ -62,7 +66,8 @@ impl<'c> Lookup<'c> {
         let mut of_name = hasher.build_hasher();
         of_name.write(charge.limiter.name.as_bytes());
         let name_hash = of_name.finish();
-        Self { charge, owner, name_hash, hash, location: Location::Unknown, lock: 0, decision: Decision::UNKNOWN }
+        let (location, decision) = (Location::Unknown, Decision::UNKNOWN);
+        Self { charge, owner, name_hash, hash, location, lock: 0, decision, reserved: 0, is_ended: false }
     }
 
     /// Creates the lookup of a PER_CLIENT limit's table, without a bucket, for any lock shard.
@@ -72,19 +77,40 @@ impl<'c> Lookup<'c> {
 
     /// Returns `true` if the bucket is charged once all live charges are granted.
     pub(super) fn is_charged(&self) -> bool {
-        self.decision.granted && !self.charge.kind.is_check()
+        let is_charge = !self.charge.kind.is_check() && !matches!(self.charge.kind, ChargeKind::Reserve(_));
+        self.decision.granted && is_charge && !self.is_ended
     }
 
     /// Evaluates the charge on a bucket, without any change. An unconditional charge is always granted.
     #[inline]
     pub(super) fn evaluate(&self, state: &BucketState, now: Timestamp) -> Decision {
-        let decision = state.check(&self.charge.limiter.quota, self.charge.permits, now);
+        let quota = &self.charge.limiter.quota;
+        let decision = self.check(state, now);
         let decision = match self.charge.kind {
-            ChargeKind::Unconditional => BucketDecision { granted: true, wait: Wait::Now, delay: 0, ..decision },
-            ChargeKind::Take | ChargeKind::Check => decision,
-            ChargeKind::NoDebt => without_debt(decision, state.debt_wait(&self.charge.limiter.quota, now)),
+            ChargeKind::Unconditional | ChargeKind::Settle(_) => {
+                BucketDecision { granted: true, wait: Wait::Now, delay: 0, ..decision }
+            }
+            ChargeKind::Take | ChargeKind::Check | ChargeKind::Reserve(_) => decision,
+            ChargeKind::NoDebt => without_debt(decision, state.debt_wait(quota, now)),
         };
         decision.into()
+    }
+
+    /// Checks the permits, and those that are reserved.
+    #[inline]
+    fn check(&self, state: &BucketState, now: Timestamp) -> BucketDecision {
+        let (quota, permits) = (&self.charge.limiter.quota, self.charge.permits);
+        if self.reserved == 0 {
+            return state.check(quota, permits, now);
+        }
+        let checked = if permits == 0 { 0 } else { permits.saturating_add(self.reserved) };
+        let mut decision = state.check(quota, checked, now);
+        decision.remaining = decision.remaining.saturating_sub(self.reserved);
+        // Reservations end in time.
+        if decision.wait == Wait::Never && state.check(quota, permits, now).wait != Wait::Never {
+            decision.wait = Wait::Millis(RESERVED_WAIT);
+        }
+        decision
     }
 
     /// Makes the granted charge on a bucket, and returns the new state of the bucket.
@@ -92,10 +118,12 @@ impl<'c> Lookup<'c> {
     pub(super) fn make(&self, state: &mut BucketState, now: Timestamp) -> Decision {
         let (quota, permits) = (&self.charge.limiter.quota, self.charge.permits);
         let decision = match self.charge.kind {
-            ChargeKind::Unconditional => state.charge_unconditionally(quota, permits, now),
-            ChargeKind::Take | ChargeKind::Check | ChargeKind::NoDebt => state.charge(quota, permits, now),
+            ChargeKind::Unconditional | ChargeKind::Settle(_) => state.charge_unconditionally(quota, permits, now),
+            ChargeKind::Take | ChargeKind::Check | ChargeKind::NoDebt | ChargeKind::Reserve(_) => {
+                state.charge(quota, permits, now)
+            }
         };
-        decision.into()
+        BucketDecision { remaining: decision.remaining.saturating_sub(self.reserved), ..decision }.into()
     }
 
     /// Returns the number of the lock shard, from bits of the hash that the tables do not use. All buckets of a client

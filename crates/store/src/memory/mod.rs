@@ -15,6 +15,7 @@ mod overflow;
 mod owner;
 mod receipts;
 mod registry;
+mod reservations;
 mod reset;
 mod table;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use self::overflow::Overflow;
 pub(crate) use self::receipts::Receipt;
 use self::receipts::Receipts;
 use self::registry::Registry;
+use self::reservations::Reservations;
 use self::transaction::{Locked, Lookups, Transaction, lock};
 use super::StoreError;
 use super::in_flight::InFlight;
@@ -42,7 +44,7 @@ use crate::operations::local_overrides::LocalOverrides;
 use crate::post_paid::PostPaidLimits;
 use tidegate_limit::Mode;
 use tidegate_limit::clock::{Clock, Timestamp};
-use tidegate_rules::charge::{Charge, Granted, Limiter, Outcome};
+use tidegate_rules::charge::{Charge, ChargeKind, Granted, Limiter, Outcome};
 use tidegate_rules::settings::store::KeySecret;
 
 /// The number of lock shards: one for each bit of a word, since a decision stores the set of its shards in a word.
@@ -71,6 +73,7 @@ pub struct Memory {
     overrides: Mutex<LocalOverrides>,
     post_paid: PostPaidLimits,
     receipts: Mutex<Receipts>,
+    reservations: Mutex<Reservations>,
 }
 
 /// The bucket usage of a limit.
@@ -125,6 +128,7 @@ impl Memory {
             overrides: Mutex::default(),
             post_paid: PostPaidLimits::default(),
             receipts: Mutex::default(),
+            reservations: Mutex::default(),
         }
     }
 
@@ -150,12 +154,16 @@ impl Memory {
         self.look_up(charges, &mut lookups);
         lock(self, &mut lookups, &mut locked);
         let mut transaction = Transaction::new(self, &mut lookups, &mut locked);
+        let mut reservations = transaction.lock_reservations();
         // Read under the locks: with an earlier time, concurrent charges of other requests would be dated in the future
         // and return too early.
         let now = self.clock.now();
         let granted = transaction.check(now);
         transaction.charge_found(granted, now);
         transaction.charge_new(granted, now);
+        if let Some(reservations) = &mut reservations {
+            reservations.apply(&mut lookups, granted);
+        }
         let decisions = lookups.iter().map(|lookup| lookup.decision).collect();
         Ok(Outcome::with_granted(now, decisions, granted))
     }
@@ -163,6 +171,11 @@ impl Memory {
     /// Gives back granted charges, unless their permits have returned.
     pub fn give_back(&self, granted: &[Granted]) {
         for Granted { charge, at, overflow } in granted {
+            if let ChargeKind::Reserve(id) = charge.kind {
+                let settled = Charge { kind: ChargeKind::Settle(id), permits: 0, ..charge.clone() };
+                _ = self.take(&[settled]);
+                continue;
+            }
             let mut lookup = self.lookup(charge);
             if *overflow {
                 let Some(limit_capacity) = self.capacity.get(&charge.limiter) else { continue };

@@ -6,7 +6,7 @@ use tidegate_rules::charge::ClientId;
 use tidegate_rules::settings::store::KeySecret;
 
 /// An owner. The first byte is the kind, the others identify the client. All bytes are zero for an OVERALL limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Owner([u8; LENGTH]);
 
 const LENGTH: usize = 16;

@@ -11,6 +11,7 @@ use super::capacity::LimitCapacity;
 use super::lock_shard::LockShard;
 use super::lookup::{Location, Lookup};
 use super::overflow::Overflow;
+use super::reservations::Reservations;
 use tidegate_limit::clock::Timestamp;
 
 /// Decisions about more limits than this allocate memory.
@@ -39,6 +40,11 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
             transaction.reserve();
         }
         transaction
+    }
+
+    /// Locks the reservations, if a charge is of a budget.
+    pub(super) fn lock_reservations(&mut self) -> Option<MutexGuard<'m, Reservations>> {
+        self.memory.lock_reservations(self.lookups)
     }
 
     /// Checks all charges, without any change. Returns `true` if all live charges are granted.

@@ -282,6 +282,8 @@ fn cache_ttl(limiter: &Limiter, decision: &Decision) -> Option<Duration> {
     match limiter.quota.algorithm() {
         Algorithm::Redisson(Sharing::Library) => None,
         Algorithm::Redisson(_) => Some(ttl.min(SHARED_TTL)),
+        // Any gateway can settle a reservation.
+        _ if limiter.budget.is_some() => Some(ttl.min(SHARED_TTL)),
         _ => Some(ttl),
     }
 }

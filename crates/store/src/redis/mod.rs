@@ -23,6 +23,7 @@
 mod adopted;
 mod audit;
 mod backoff;
+mod budgets;
 mod builder;
 mod cached_reset;
 mod commands;
@@ -57,6 +58,7 @@ use self::adopted::AdoptedFailures;
 pub use self::audit::{AuditMark, MAX_AUDIT_ENTRIES};
 pub use self::builder::RedisStoreBuilder;
 pub use self::commands::StoredCommands;
+use self::budgets::OpenBudgets;
 use self::dispatch::{DispatcherContext, Dispatchers};
 pub use self::fleet::{FleetMember, MAX_FLEET_TEXT};
 use self::hash_slots::{hash_slot_of, hash_slot_of_key};
@@ -78,7 +80,7 @@ use super::post_paid::PostPaidLimits;
 use tidegate_limit::clock::{Clock, Timestamp, poll_time};
 use tidegate_limit::random::random;
 use tidegate_metrics::Metrics;
-use tidegate_rules::charge::{Charge, Granted, Outcome};
+use tidegate_rules::charge::{Charge, ChargeKind, Granted, Outcome, Turn};
 use tidegate_rules::settings::store::{BucketNames, KeySecret, RedisSettings, RedisUrl};
 
 /// A store with its buckets in Redis.
@@ -100,6 +102,8 @@ pub struct Redis {
     /// The leases of this worker's requests.
     leases: Arc<Leases>,
     keeper: Keeper,
+    /// The budgets in which this worker's requests have reservations.
+    budgets: Arc<OpenBudgets>,
 }
 
 impl Redis {
@@ -136,6 +140,7 @@ impl Redis {
             in_flight: Arc::default(),
             leases: Arc::default(),
             keeper: Keeper::default(),
+            budgets: Arc::default(),
         })
     }
 
@@ -166,6 +171,7 @@ impl Redis {
             in_flight,
             leases: Arc::default(),
             keeper: Keeper::default(),
+            budgets: Arc::default(),
         }
     }
 
@@ -252,8 +258,16 @@ impl Redis {
         from_redis_value(answer).map_err(|_| StoreError::UnexpectedReply)
     }
 
-    /// Gives back permits to buckets of one hash slot.
+    /// Gives back permits to buckets of one hash slot, and ends reservations in it.
     async fn undo(&self, granted: &[Granted]) -> Result<(), StoreError> {
+        let (reservations, granted): (Vec<_>, Vec<_>) =
+            granted.iter().cloned().partition(|grant| grant.charge.kind.reservation().is_some());
+        for Granted { charge, .. } in reservations {
+            let ChargeKind::Reserve(id) = charge.kind else { continue };
+            let settled = Charge { kind: ChargeKind::Settle(id), turn: Turn::Any, permits: 0, ..charge };
+            self.take_one(&settled, self.deadline()).await?;
+        }
+        let granted = &granted[..];
         let Some(first) = granted.first() else { return Ok(()) };
         let hash_slot = hash_slot_of(&first.charge.limiter, first.charge.client.as_ref());
         self.call_owner(hash_slot, self.deadline(), &Undo { granted, now: self.context.manual_now() }).await

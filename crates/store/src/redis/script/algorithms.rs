@@ -6,13 +6,17 @@ use tidegate_limit::algorithm::gcra::warm_up::WarmUp;
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::redisson::Sharing;
 use tidegate_limit::{Algorithm, AlgorithmName, Mode};
-use tidegate_rules::charge::Limiter;
+use tidegate_rules::charge::{Limiter, OnLost};
 
 /// The Lua file of the limiters that are shared with Redisson.
 const REDISSON: &str = include_str!("../../../lua/redisson.lua");
 
 /// The Lua file of `gcra` with a warm-up.
 const GCRA_WARM_UP: &str = include_str!("../../../lua/gcra_warm_up.lua");
+
+/// How long the lease of a gateway's reservations lasts, in milliseconds. Longer than that of a slot: a lease that ends early
+/// charges permits.
+pub(crate) const BUDGET_LEASE_MILLIS: u64 = 15_000;
 
 /// Arguments of the script, each with a trailing space.
 pub(super) struct ScriptArgs(pub(super) String);
@@ -55,7 +59,13 @@ impl ScriptArgs {
     pub(super) fn limiter(&mut self, limiter: &Limiter, near: Timestamp) -> &mut Self {
         let quota = &limiter.quota;
         let (rate, interval) = (quota.rate(), quota.interval());
-        self.word(quota.algorithm().name());
+        if let Some(on_lost) = limiter.budget {
+            self.0.push_str("budget_");
+            self.word(quota.algorithm().name()).number(BUDGET_LEASE_MILLIS);
+            self.number(u8::from(on_lost == OnLost::Charge));
+        } else {
+            self.word(quota.algorithm().name());
+        }
         match quota.algorithm() {
             Algorithm::TokenBucket => self.number(rate).number(interval),
             Algorithm::Gcra { burst } => self.number(rate).number(interval).number(burst),

@@ -16,7 +16,7 @@ use super::slots::{LeaseRequest, SlotBuckets};
 use crate::StoreError;
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::{Algorithm, Wait};
-use tidegate_rules::charge::{Charge, ChargeKind, Granted, Outcome, Turn};
+use tidegate_rules::charge::{Charge, ChargeKind, Granted, Outcome, ReservationId, Turn};
 use tidegate_rules::settings::store::KeySecret;
 
 /// The maximum work of a call, in buckets. Redis needs less than a millisecond for 64 buckets, so other calls do not
@@ -349,6 +349,10 @@ impl Batch {
                     Turn::Within { millis } => bytes.extend(&millis.to_le_bytes()[..6]),
                     Turn::Any | Turn::Last => {}
                 }
+                if let Some(ReservationId { gateway, number }) = charge.kind.reservation() {
+                    bytes.extend(gateway.to_be_bytes());
+                    bytes.extend(number.to_be_bytes());
+                }
             }
         }
         bytes
@@ -382,7 +386,7 @@ impl WaitingRequests {
             if request.decided.is_none() {
                 let granted = outcome.granted_charges(&request.charges).into_iter();
                 // Unconditional charges are for something that has happened.
-                unsent.late.extend(granted.filter(|grant| grant.charge.kind == ChargeKind::Take));
+                unsent.late.extend(granted.filter(|grant| matches!(grant.charge.kind, ChargeKind::Take | ChargeKind::Reserve(_))));
             } else if must_retry(&outcome) {
                 unsent.retries.push(request);
             } else {

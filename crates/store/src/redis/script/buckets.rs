@@ -117,8 +117,10 @@ impl Buckets {
 
     pub(crate) fn number_of_keys(&self) -> usize {
         let keys_of = |entry: &LimiterBuckets| {
-            let tickets = if entry.is_ordered { entry.clients.len() } else { 0 };
-            keys::count(entry.limiter.quota.algorithm(), entry.clients.len()) + tickets
+            let clients = entry.clients.len();
+            let tickets = if entry.is_ordered { clients } else { 0 };
+            let reservations = if entry.limiter.budget.is_some() { 2 * clients } else { 0 };
+            keys::count(entry.limiter.quota.algorithm(), clients) + tickets + reservations
         };
         self.limiters.iter().map(keys_of).sum()
     }
@@ -127,13 +129,17 @@ impl Buckets {
     pub(crate) fn each_key(&self, secret: &KeySecret, mut each: impl FnMut(&str)) {
         let mut key = String::with_capacity(128);
         for entry in &self.limiters {
-            if !entry.is_ordered {
+            let reservations = if entry.limiter.budget.is_some() { &keys::RESERVATIONS[..] } else { &[] };
+            if !entry.is_ordered && reservations.is_empty() {
                 keys::for_each(&entry.limiter, &entry.clients, secret, &mut key, &mut each);
                 continue;
             }
             keys::for_each(&entry.limiter, &entry.clients, secret, &mut key, |key| {
                 each(key);
-                each(&format!("{key}{}", keys::TICKETS));
+                reservations.iter().for_each(|suffix| each(&format!("{key}{suffix}")));
+                if entry.is_ordered {
+                    each(&format!("{key}{}", keys::TICKETS));
+                }
             });
         }
     }
@@ -177,6 +183,8 @@ impl RequestedCharge {
             ChargeKind::Check => 2,
             ChargeKind::Unconditional => 16,
             ChargeKind::NoDebt => 66,
+            ChargeKind::Reserve(_) => 128,
+            ChargeKind::Settle(_) => 144,
         };
         kind | u8::from(self.shadow)
     }

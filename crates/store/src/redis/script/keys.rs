@@ -43,6 +43,9 @@ pub(crate) struct BucketKeys {
 /// The end of the key of the tickets of a bucket, after the key of the bucket.
 pub(super) const TICKETS: &str = ":@waiting";
 
+/// The ends of the keys of a budget's reservations, after the key of the bucket: the gateways, and the reservations.
+pub(crate) const RESERVATIONS: [&str; 2] = [":@holders", ":@reserved"];
+
 /// The end of the key that marks a limit as post-paid, after the name of its limiter. No client has this key: the hash of a
 /// client has no `@`.
 const POST_PAID: &str = ":@post_paid";

@@ -31,11 +31,12 @@ use tidegate_limit::clock::Timestamp;
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     // Each file has its own scope: their order does not matter.
     let algorithms: String = algorithms::lua_files().map(|file| format!("do\n{file}end\n")).collect();
+    let budgets = format!("do\n{BUDGETS}end\n");
     let in_flight = format!("do\n{IN_FLIGHT}end\n");
     let receipts = format!("do\n{RECEIPTS}end\n");
     let self_test = format!("do\n{SELF_TEST}end\n");
     let made_once =
-        [BEGIN, SHARED, &algorithms, WAITING, ADMIT, OPERATIONS, &in_flight, &receipts, &self_test].join("\n");
+        [BEGIN, SHARED, &algorithms, WAITING, ADMIT, OPERATIONS, &budgets, &in_flight, &receipts, &self_test].join("\n");
     Script::new(&made_once, "return operations[ARGV[1]](ARGV)")
 });
 
@@ -52,6 +53,7 @@ const ADMIT: &str = include_str!("../../../lua/admit.lua");
 const OPERATIONS: &str = include_str!("../../../lua/operations.lua");
 
 /// These add operations.
+const BUDGETS: &str = include_str!("../../../lua/budgets.lua");
 const IN_FLIGHT: &str = include_str!("../../../lua/in_flight.lua");
 const RECEIPTS: &str = include_str!("../../../lua/receipts.lua");
 const SELF_TEST: &str = include_str!("../../../lua/self_test.lua");
