@@ -11,8 +11,8 @@
 --       for each bucket the time to live of its hashes (ms)
 -- Adds algorithms, as documented in admit.lua, and an operation that returns an empty list
 --
--- Invariant: a bucket grants permits only if its free permits are more than those of the open reservations. So settled costs
--- and open reservations are at most the rate, unless a cost exceeds its reservation. A reservation is settled once. A lease
+-- Invariant: a bucket grants permits only if it has them in addition to the permits of all open reservations. So settled
+-- costs and open reservations are at most the rate, unless a cost exceeds its reservation. A reservation is settled once. A lease
 -- that has ended is charged once, dated at its end, and a later settlement corrects the charge. TIME is read once.
 
 -- The wait for permits that are reserved (crates/rules/src/charge/reservation.rs has it too), and how long a settlement can correct

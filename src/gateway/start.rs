@@ -28,7 +28,7 @@ use tidegate_layer::rejected::RejectedClients;
 use tidegate_metrics::Metrics;
 use tidegate_proxy::forward::find_in;
 use tidegate_proxy::server::Drain;
-use tidegate_proxy::upstream::{NameTasks, Upstreams, run_checks};
+use tidegate_proxy::upstream::{NameTasks, RequestBody, Upstreams, run_checks};
 use tidegate_rules::request::sanitize::NextHop;
 use tidegate_store::Store;
 
@@ -146,7 +146,8 @@ fn open_layer(
     rejected: &Arc<RejectedClients>,
 ) -> Result<RateLimitLayer, GatewayStartError> {
     let layer = RateLimitLayer::builder().next(NextHop::Origin).unmatched(Unmatched::Reject).store(store.clone());
-    let layer = layer.metrics(Arc::clone(metrics)).record_rejected(Arc::clone(rejected));
+    let layer =
+        layer.metrics(Arc::clone(metrics)).record_rejected(Arc::clone(rejected)).peek_body(RequestBody::peek_any);
     Ok(layer.from_config(config)?)
 }
 

@@ -14,6 +14,7 @@ mod attacks;
 mod audit;
 mod authorize;
 mod batches;
+mod budgets;
 mod charge_on;
 mod check;
 mod checker;

@@ -103,6 +103,8 @@ mod limiter;
 #[doc(hidden)]
 pub mod local_response;
 #[doc(hidden)]
+pub mod metering;
+#[doc(hidden)]
 pub mod overrides;
 #[doc(hidden)]
 pub mod recording;

@@ -17,6 +17,7 @@ use crate::domains::CompiledDomains;
 use crate::headers::Members;
 use crate::limit_counters::LimitCounters;
 use crate::limit_names::LimitNames;
+use crate::metering::Metering;
 use crate::recording::Inputs;
 use crate::rejected::{Cause, LimitId};
 use tidegate_metrics::{InFlightMetrics, Metrics, RouteMetrics, ServiceMetrics, WaitMetrics};
@@ -57,6 +58,8 @@ pub struct RuleSet {
     has_total_timeouts: bool,
     /// Whether a limit applies only at some times of the week.
     pub reads_time: bool,
+    /// Whether the cost of a limit depends on the bodies of requests.
+    pub reads_bodies: bool,
 }
 
 /// The data that the layer passes to the service below, in the extensions of an admitted request. It contains the
@@ -91,6 +94,8 @@ pub struct ForwardContext {
     pub compression: Option<Arc<Compression>>,
     /// The protocol to offer the upstream. Boxed, since few requests have one.
     pub upgrade: Option<Box<Upgrade>>,
+    /// The reservations of a request whose cost is known only after the response.
+    pub metering: Option<Arc<Metering>>,
 }
 
 /// The upstream of a route, for a service that forwards requests. The service gets its own type back by a downcast.
@@ -162,6 +167,7 @@ impl RuleSet {
         Self {
             recorded: Arc::new(Inputs::new(&rules, &|_| true)),
             reads_time: rules.reads_time(),
+            reads_bodies: rules.reads_bodies(),
             rules,
             verifier,
             field_filter,
@@ -312,6 +318,7 @@ impl RuleSet {
             timeout: route.and_then(|route| route.timeout),
             compression: route.and_then(|route| route.compression.clone()),
             upgrade,
+            metering: None,
         }
     }
 

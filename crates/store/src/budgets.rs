@@ -51,17 +51,13 @@ impl Store {
     fn settle(&self, reservation: &Charge, permits: u32) {
         let ChargeKind::Reserve(id) = reservation.kind else { return };
         let settled = Charge { kind: ChargeKind::Settle(id), turn: Turn::Any, permits, ..reservation.clone() };
-        backend!(
-            self,
-            |memory| _ = memory.take(&[settled]),
-            |redis| {
-                let redis = Arc::clone(redis);
-                // Without a runtime, the process ends: Redis charges the reservation.
-                if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                    runtime.spawn(settle_in_redis(redis, settled));
-                }
+        backend!(self, |memory| _ = memory.take(&[settled]), |redis| {
+            let redis = Arc::clone(redis);
+            // Without a runtime, the process ends: Redis charges the reservation.
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                runtime.spawn(settle_in_redis(redis, settled));
             }
-        );
+        });
     }
 }
 

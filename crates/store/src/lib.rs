@@ -38,6 +38,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use self::budgets::CancelOnDrop;
 pub use self::budgets::Reservation;
 pub use self::builder::MemoryStoreBuilder;
 pub use self::in_flight::{Full, InFlightSlot, RouteSlots, SlotRequest, TakenWithSlot};
@@ -56,7 +57,6 @@ pub use self::redis::{
 };
 #[cfg(feature = "redis")]
 pub use self::redis::{Redis, RedisStoreBuilder};
-use self::budgets::CancelOnDrop;
 use tidegate_limit::clock::{Clock, SystemClock};
 use tidegate_metrics::Metrics;
 use tidegate_rules::charge::{Charge, ChargeKind, ClientId, Decision, Granted, Limiter, Outcome, Turn};

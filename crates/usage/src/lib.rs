@@ -11,13 +11,17 @@
 
 pub mod event_stream;
 pub mod events;
+mod filter;
 mod format;
 pub mod json;
 mod reader;
 mod request;
 mod usage;
+mod weights;
 
+pub use self::filter::UsageEventFilter;
 pub use self::format::{Api, Count, Counts, Format};
 pub use self::reader::UsageReader;
 pub use self::request::{Request, RequestError};
 pub use self::usage::Usage;
+pub use self::weights::Weights;

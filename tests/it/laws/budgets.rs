@@ -190,7 +190,7 @@ fn cost_above_the_budget_is_debt() {
 
 /// A gateway that does not renew its lease has died.
 #[test]
-fn reservations_of_a_lost_gateway_are_charged_at_the_end_of_its_lease() {
+fn reservations_of_a_lost_gateway_are_charged() {
     let stores = Stores::start();
     let Some(redis) = stores.all.get(1) else { return };
     for (on_lost, remaining, corrected) in [(OnLost::Charge, 30, 75), (OnLost::Refund, 90, 75)] {

@@ -7,7 +7,7 @@ use super::defaults::DEFAULTS;
 use super::identities::{IDENTITIES, Identities};
 use super::include::{INCLUDE, Include};
 use super::keys::Kind::{
-    Address, Duration, Flag, Integer, List, Many, Map, Name, Named, OneOrMany, OrMap, Prefix, Secret, Share, Short,
+    Address, Decimal, Duration, Flag, Integer, List, Many, Map, Name, Named, OneOrMany, OrMap, Prefix, Secret, Short,
     Size, Statuses, Text, Word,
 };
 use super::limits::{CLIENTS, Clients, LIMIT, Limit, REQUESTS, ROUTE, Requests, Route, TIER, Tier};
@@ -112,7 +112,7 @@ shape! {
         /// The format of the lines. By default `json` with `--log-format json`, otherwise `text`.
         format: AccessLogFormat = Word(AccessLogFormat::WORDS), Optional;
         /// The share of the lines that are written. All requests that are rejected or fail are logged.
-        sample: f64 = Share, Default("1");
+        sample: f64 = Decimal(1), Default("1");
     }
 }
 

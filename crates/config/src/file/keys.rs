@@ -34,8 +34,8 @@ pub(crate) enum Kind {
     Flag,
     /// A whole number in this range.
     Integer(u64, u64),
-    /// A number from 0 to 1.
-    Share,
+    /// A number from 0 to this one.
+    Decimal(u32),
     /// A duration in this range of milliseconds.
     Duration(u64, u64),
     /// A size in this range of bytes.

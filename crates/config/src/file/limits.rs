@@ -7,8 +7,8 @@ use super::compression::{COMPRESSION, Compression};
 use super::concurrency::{CONCURRENCY, Concurrency};
 use super::identities::{IDENTITY_CONDITIONS, IdentityConditions, REQUIRE, Require};
 use super::keys::Kind::{
-    self, Duration, Flag, Integer, Interval as IntervalKind, List, Many, Map, Name, OneOrMany, OrMap, OrNone, Size,
-    Statuses, Text, Word,
+    self, Decimal, Duration, Flag, Integer, Interval as IntervalKind, List, Many, Map, Name, OneOrMany, OrMap, OrNone,
+    Size, Statuses, Text, Word,
 };
 use super::keys::{Key, Presence, Shape};
 use super::located::{Located, OneOrList, ValueOrMap};
@@ -18,13 +18,16 @@ use crate::values::units::{Bytes, Interval, Millis};
 use tidegate_limit::algorithm::gcra::warm_up::{MAX_WARM_UP, MIN_WARM_UP};
 use tidegate_limit::algorithm::sliding_window::MAX_SEGMENTS;
 use tidegate_limit::{AlgorithmName, MAX_INTERVAL, MAX_RATE, Mode};
+use tidegate_rules::charge::OnLost;
 use tidegate_rules::client::Duplicates;
+use tidegate_rules::limits::budget::OnDisconnect;
 use tidegate_rules::limits::policy::RateLimitFields;
 use tidegate_rules::limits::rule::{OnMissingClient, OnStoreFailure};
 use tidegate_rules::request::facts::Scheme;
 use tidegate_rules::request::identity::IdentityKind;
 use tidegate_rules::route::Case;
 use tidegate_rules::rules::{EncodedSlash, Slashes, Underscores};
+use tidegate_usage::Api;
 
 pub(super) const MAX_PERMITS: u64 = MAX_RATE as u64;
 const MAX_QUEUE: u64 = 100_000;
@@ -243,7 +246,7 @@ shape! {
         /// Redis Cluster. Not for `leaky_bucket`. [cluster.md](cluster.md) describes the costs.
         shards: u64 = Integer(1, MAX_SHARDS), Optional;
         /// Permits per request.
-        permits: ValueOrMap<u64, HeaderPermits> = OrMap(&Integer(1, MAX_PERMITS), &PERMITS), Default("1");
+        permits: ValueOrMap<u64, Permits> = OrMap(&Integer(1, MAX_PERMITS), &PERMITS), Default("1");
         /// The longest time that a request waits for permits; by default, it does not wait. For `leaky_bucket` the
         /// default is the interval. A request whose wait would end after its timeout is rejected at once.
         max_wait: Millis = Duration(1, HOUR), Optional;
@@ -326,16 +329,55 @@ shape! {
 }
 
 shape! {
-    /// The cost of a request, read from a header field.
-    PERMITS: HeaderPermits = "`permits`" {
+    /// The cost of a request: from a header field, or from the usage that the response of a language model reports
+    /// ([budgets.md](budgets.md)).
+    PERMITS: Permits = "`permits`" {
         /// The header field with the cost.
-        header: String = Text, Required("header: X-Cost");
-        /// The cost of a request without the field.
-        default: u64 = Integer(0, MAX_PERMITS), Default("1");
+        header: String = Text, Optional;
+        /// The cost of a request without the field. By default, 1.
+        default: u64 = Integer(0, MAX_PERMITS), Optional;
         /// The highest cost. A request with a higher value is rejected with 400.
         max: u64 = Integer(1, MAX_PERMITS), Optional;
+        /// The API of the upstream, instead of `header`. The response reports the cost in tokens.
+        usage: Api = Word(Api::WORDS), Optional;
+        /// The permits that a token costs, by kind. By default, each costs one.
+        weights: Weights = Map(&WEIGHTS), Optional;
+        /// The bounds of requests that do not have them. Required with `usage`.
+        reserve: Reserve = Map(&RESERVE), Optional;
+        /// The most tokens of input that the models of the upstream accept. Without it, requests are rejected with 400 that add
+        /// input which they do not have, such as images, files, stored conversations and tools of the upstream.
+        max_input: u64 = Integer(1, MAX_PERMITS), Optional;
+        /// The effect on the reservations of a gateway that has died. By default, `charge`.
+        on_lost: OnLost = Word(OnLost::WORDS), Optional;
+        /// The action if a client leaves before the usage of its request is known. By default, `drain`.
+        on_disconnect: OnDisconnect = Word(OnDisconnect::WORDS), Optional;
     }
 }
+
+shape! {
+    /// The permits that a token costs, in steps of a millionth. The kinds are disjoint.
+    WEIGHTS: Weights = "`weights`" {
+        /// A token of the input.
+        input: f64 = Decimal(MAX_WEIGHT), Default("1");
+        /// A token of the input that was read from a cache.
+        cached_input: f64 = Decimal(MAX_WEIGHT), Default("1");
+        /// A token of the input that was written to a cache.
+        cache_write: f64 = Decimal(MAX_WEIGHT), Default("1");
+        /// A token of the output, with hidden ones (reasoning).
+        output: f64 = Decimal(MAX_WEIGHT), Default("1");
+    }
+}
+
+shape! {
+    /// The bounds of requests that do not have them.
+    RESERVE: Reserve = "`reserve`" {
+        /// The bound of each output in tokens. It is written into requests without one.
+        output: u64 = Integer(1, MAX_PERMITS), Required("output: 4096");
+    }
+}
+
+/// The largest weight of a token.
+const MAX_WEIGHT: u32 = 1_000_000;
 
 /// An item of `limits`: the name of a shared limit, or an own limit.
 pub(super) type NamedLimit = ValueOrMap<String, Box<Limit>>;

@@ -99,7 +99,7 @@ fn value(kind: &Kind) -> String {
         }
         Kind::Flag => "`true`, `false`".to_owned(),
         Kind::Integer(min, max) => format!("a whole number, {min} to {max}"),
-        Kind::Share => "a number, 0 to 1".to_owned(),
+        Kind::Decimal(max) => format!("a number, 0 to {max}"),
         Kind::Duration(min, max) => format!("a duration, {} to {}", Millis::show(*min), Millis::show(*max)),
         Kind::Size(min, max) => format!("a size, {} to {}", Bytes::show(*min), Bytes::show(*max)),
         Kind::Interval(min, max) => {

@@ -105,7 +105,7 @@ fn value(kind: &Kind) -> Value {
         Kind::Flag => or_placeholder(&json!({ "type": "boolean" })),
         Kind::Integer(min, max) => or_placeholder(&json!({ "type": "integer", "minimum": min, "maximum": max })),
         Kind::Duration(..) => or_placeholder(&json!({ "type": "string", "pattern": DURATION })),
-        Kind::Share => or_placeholder(&json!({ "type": "number", "minimum": 0, "maximum": 1 })),
+        Kind::Decimal(max) => or_placeholder(&json!({ "type": "number", "minimum": 0, "maximum": max })),
         Kind::Size(..) => or_placeholder(&json!({ "type": "string", "pattern": SIZE })),
         Kind::Interval(..) => json!({ "anyOf": [
             { "enum": names(Unit::WORDS) }, { "type": "string", "pattern": DURATION }, placeholder(),

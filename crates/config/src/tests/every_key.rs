@@ -62,7 +62,7 @@ fn read_value(node: &Node, kind: &'static Kind, problems: &mut Problems) {
     match kind {
         Kind::Flag => drop(read_item::<bool>(node, key, kind, problems)),
         Kind::Integer(..) => drop(read_item::<u64>(node, key, kind, problems)),
-        Kind::Share => drop(read_item::<f64>(node, key, kind, problems)),
+        Kind::Decimal(_) => drop(read_item::<f64>(node, key, kind, problems)),
         Kind::Duration(..) => drop(read_item::<Millis>(node, key, kind, problems)),
         Kind::Size(..) => drop(read_item::<Bytes>(node, key, kind, problems)),
         Kind::Interval(..) => drop(read_item::<Interval>(node, key, kind, problems)),

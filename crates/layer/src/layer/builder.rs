@@ -10,6 +10,7 @@ use super::RateLimitLayer;
 use super::files::ProgramChecks;
 use super::rejection::{RejectHook, Rejection};
 use crate::build::Rules;
+use crate::metering::PeekFunction;
 use crate::rejected::RejectedClients;
 use tidegate_config::{Config, ConfigLoadError, FileChecks, Problems};
 use tidegate_metrics::Metrics;
@@ -35,6 +36,8 @@ pub(super) struct Options {
     pub(super) checks: ProgramChecks,
     /// Records rejected clients, for operators.
     pub(super) rejected: Option<Arc<RejectedClients>>,
+    /// Reads the bodies of requests.
+    pub(super) peek_body: Option<PeekFunction>,
 }
 
 /// The treatment of requests that match no route.
@@ -93,6 +96,12 @@ impl RateLimitLayerBuilder {
     #[doc(hidden)]
     pub fn next(self, next: NextHop) -> Self {
         Self { options: Options { next, ..self.options }, ..self }
+    }
+
+    /// Reads the bodies of requests with this function, for limits whose cost depends on them.
+    #[doc(hidden)]
+    pub fn peek_body(self, peek: PeekFunction) -> Self {
+        Self { options: Options { peek_body: Some(peek), ..self.options }, ..self }
     }
 
     /// Records the clients that limits reject. By default they are not recorded.

@@ -10,7 +10,7 @@ use super::active::{Active, Snapshot};
 use super::limits::Passed;
 use super::record::RequestRecord;
 use super::request_id::X_REQUEST_ID;
-use super::{LayerState, ask, peer, request_id, respond};
+use super::{LayerState, ask, model_request, peer, request_id, respond};
 use crate::local_response::LocalResponse;
 use crate::ruleset::{ForwardContext, RequestOrigin, RuleSet};
 use tidegate_limit::calendar::schedule::Minute;
@@ -25,7 +25,7 @@ impl LayerState {
     /// Admits a request and inserts its [`ForwardContext`], or returns the reason for a rejection. If the layer changes
     /// requests, it also sets the normalized path. Returns the charges that were made.
     #[expect(clippy::manual_async_fn, reason = "the future of an async fn stores its arguments twice")]
-    pub(super) fn decide<'r, B>(
+    pub(super) fn decide<'r, B: 'static>(
         &'r self,
         active: &'r Active,
         request: &mut Request<B>,
@@ -34,6 +34,9 @@ impl LayerState {
         async move {
             let rules = &*active.rules;
             rules.record_arrival(request);
+            if rules.reads_bodies {
+                self.prepare_body(request, record);
+            }
             let peer = RequestPeer::new(request.extensions(), rules);
             if rules.assigns_request_ids() {
                 record.record_id(request_id::request_id(request.headers(), peer.is_trusted));
@@ -65,6 +68,9 @@ impl LayerState {
             let target = self.target(request.uri(), facts, rewrite)?;
             if let Some(route) = record.route() {
                 ask::replace_passed(&route.require, request.headers_mut(), record);
+            }
+            if rules.reads_bodies {
+                forward_context.metering = model_request::forward(request, record);
             }
             prepare_for_service(request, forward_context, target, record);
             Ok(charges)

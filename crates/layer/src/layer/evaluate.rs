@@ -7,6 +7,7 @@ use super::active::Snapshot;
 use super::ask::Unfinished;
 use super::builder::Unmatched;
 use super::limits::{Decided, Passed};
+use super::model_request;
 use super::record::RequestRecord;
 use crate::admission::{Admitted, Denial, Permit, admit, admit_unlimited};
 use crate::local_response::LocalResponse;
@@ -47,6 +48,9 @@ impl LayerState {
             let mut charges = self.charges(snapshot, route, &evaluation.facts, record)?; // 400, 403
             record.start_decision(&charges, snapshot.store);
             let Snapshot { active, store } = snapshot;
+            if active.rules.reads_bodies {
+                model_request::reserve(&mut charges, store);
+            }
             let concurrency = takes_slot.then(|| active.concurrency(store, route, &evaluation.facts)).flatten();
             let admitted = match concurrency {
                 Some(concurrency) => {
@@ -58,6 +62,9 @@ impl LayerState {
                     admit(snapshot.store, &self.queues, &mut charges, waits).await
                 }
             };
+            if active.rules.reads_bodies && admitted.is_ok() {
+                model_request::keep(&charges, store, record);
+            }
             // By value, and without guards: the future would keep a borrowed result until its end.
             let unfinished = match self.conclude(snapshot, evaluation, &charges, admitted, record) {
                 Concluded::Forward(permit) => return Ok(Passed { permit, charges }),
@@ -110,6 +117,7 @@ impl LayerState {
                     Step::Identified(reads) => {
                         record.record_identity(reads, evaluation.facts.identity.as_deref(), &self.metrics);
                     }
+                    Step::ReadBody(api) => Box::pin(model_request::read_body(api, evaluation, record)).await?, // 400, 413, 415
                     Step::Decide(takes_slot) => return Ok(Some(takes_slot)),
                     Step::Respond(answer) => return Err(self.respond(snapshot, answer, evaluation, None, record)),
                     // Only admitted requests are forwarded, and services are asked about them only.

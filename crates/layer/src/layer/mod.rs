@@ -52,6 +52,8 @@ mod files;
 mod known_overrides;
 mod limits;
 mod lines;
+mod model_body;
+mod model_request;
 mod overrides;
 mod peek;
 mod peer;

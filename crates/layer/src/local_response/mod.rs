@@ -26,6 +26,30 @@ use tidegate_rules::request::identity::{IdentityFault, IdentityKinds};
 use tidegate_rules::request::sanitize::BadField;
 use tidegate_rules::route::{FixedResponse, OriginalRequestError};
 use tidegate_rules::rules::{LimitRejection, MissingInput};
+use tidegate_usage::RequestError;
+
+/// Why the cost of a request to a language model is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModelRequestFault {
+    /// The body has no single meaning.
+    #[error(transparent)]
+    Body(RequestError),
+    /// The body has a content coding. The status is 415.
+    #[error("the body has a content coding, which a limit of the route cannot read")]
+    Encoded,
+    /// The body needs a bound of its output, which cannot be written since the client has signed the body.
+    #[error("the body is signed and has no bound of its output")]
+    Signed,
+}
+
+impl ModelRequestFault {
+    fn status(self) -> StatusCode {
+        match self {
+            Self::Encoded => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Body(_) | Self::Signed => StatusCode::BAD_REQUEST,
+        }
+    }
+}
 
 /// The reason for a response that no upstream sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,8 +130,10 @@ pub enum LocalResponse {
     NoRoute,
     /// 400: the request body is malformed or incomplete.
     BodyIncomplete,
-    /// 413: the request body is longer than `max_body` of its route.
+    /// 413: the request body is longer than `max_body` of its route, or too long to be read.
     BodyTooLong,
+    /// 400 or 415: the body is no request to a language model whose cost has a bound.
+    BadModelRequest(ModelRequestFault),
     /// 408: the client sent its request body too slowly.
     BodyTimedOut,
     /// 414: a target of more than `max_target`.
@@ -329,6 +355,7 @@ impl LocalResponse {
             Self::NoRoute => (StatusCode::NOT_FOUND, "no route matches".into()),
             Self::BodyIncomplete => (StatusCode::BAD_REQUEST, "the request body is malformed or incomplete".into()),
             Self::BodyTooLong => (StatusCode::PAYLOAD_TOO_LARGE, "the request body is too long".into()),
+            Self::BadModelRequest(fault) => (fault.status(), fault.to_string().into()),
             Self::BodyTimedOut => (StatusCode::REQUEST_TIMEOUT, "the request body was not received in time".into()),
             Self::HeadersTooLarge => {
                 (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the header fields are too many or too large".into())

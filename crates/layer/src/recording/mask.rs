@@ -131,6 +131,7 @@ impl Input {
             extensions: None,
             identity: None,
             time: None,
+            model_request: None,
         })
     }
 }

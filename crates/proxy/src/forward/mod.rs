@@ -21,6 +21,7 @@ mod deadline;
 mod fields;
 mod head;
 mod max_forwards;
+mod meter;
 mod responses;
 mod upgrade;
 mod websocket;
@@ -41,6 +42,7 @@ use crate::upstream::{
 };
 use tidegate_layer::layer::{ForwardContext, NotSent, RouteUpstream, WorkerUpstreams};
 use tidegate_layer::local_response::{GrpcCall, LocalResponse};
+use tidegate_layer::metering::Metering;
 use tidegate_limit::boxed::boxed;
 use tidegate_metrics::AttemptOutcome;
 use tidegate_rules::request::facts::grpc_timeout::Received;
@@ -81,6 +83,8 @@ pub(crate) struct PreparedRequest {
     response_rewrite: Option<Box<ResponseRewrite>>,
     /// Boxed, because few routes have one.
     compression: Option<Box<ResponseCompression>>,
+    /// The reservations of a request whose cost is known only after the response.
+    metering: Option<Arc<Metering>>,
     /// The record for the access log, if it is enabled.
     trace: Option<Trace>,
 }
@@ -107,6 +111,7 @@ impl Forward {
         if let Some(response) = max_forwards::respond(request) {
             return Err(Box::new(response));
         }
+        let metering = context.metering.take();
         let upgrade = context.upgrade.take().filter(|_| upstream.can_upgrade());
         let is_connect = is_tunnel(request);
         if is_connect && upgrade.is_none() {
@@ -130,6 +135,7 @@ impl Forward {
             connect,
             response_rewrite,
             compression,
+            metering,
             trace,
         })
     }
@@ -153,7 +159,8 @@ impl Service<Request<RequestBody>> for Forward {
                 Err(response) => return Ok(*response),
             };
             // A request that has waited too long for its permits is not sent.
-            let PreparedRequest { upstream, client, deadline, trace, .. } = &mut prepared;
+            let PreparedRequest { upstream, client, deadline, trace, metering, .. } = &mut prepared;
+            metering.iter().for_each(|metering| metering.record_sent());
             let result = match deadline.has_passed() {
                 false => deadline.run_until(pin!(upstream.send(&mut request, client, trace.as_ref()))).await,
                 true => None,
@@ -184,6 +191,9 @@ impl PreparedRequest {
         };
         if let Some(rewrite) = self.response_rewrite.filter(|_| is_forwarded) {
             rewrite.apply(response.headers_mut(), &self.upstream);
+        }
+        if let Some(metering) = self.metering {
+            meter::meter(&mut response, metering, is_forwarded);
         }
         if let Some(compression) = self.compression.filter(|_| is_forwarded) {
             compression.apply(&mut response);

@@ -373,7 +373,7 @@ fn lacks_client(limit: &Limit, facts: &Facts<'_>) -> bool {
 fn find_route<'r>(evaluation: &mut Evaluation<'r, '_>) -> Result<(usize, &'r Route), Undecided> {
     loop {
         match evaluation.next(Event::Done) {
-            Step::Found | Step::Check(_) | Step::Verify(_) | Step::Identified(_) => {}
+            Step::Found | Step::Check(_) | Step::Verify(_) | Step::Identified(_) | Step::ReadBody(_) => {}
             Step::AdmitQuota | Step::Quota(_) | Step::Respond(Answer::Options | Answer::Preflight(_)) => {
                 return Err(Undecided::WithoutLimits);
             }

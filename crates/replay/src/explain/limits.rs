@@ -97,7 +97,7 @@ pub(super) fn describe_missing(limit: &Limit, cause: &MissingInput) -> String {
         (MissingInput::Client(cause), _) => format!("client {} {cause}", quote(&limit.client.to_string())),
         (MissingInput::Credentials, _) => "the credentials are missing or not accepted".to_owned(),
         (MissingInput::Cost(cause), Cost::Header(cost)) => format!("cost {} {cause}", quote(cost.name.as_str())),
-        (MissingInput::Cost(cause), Cost::Fixed(_)) => format!("cost {cause}"),
+        (MissingInput::Cost(cause), Cost::Fixed(_) | Cost::Usage(_)) => format!("cost {cause}"),
     }
 }
 
@@ -132,6 +132,7 @@ fn cost(limit: &Limit, charge: &Charge, facts: &Facts<'_>) -> String {
     };
     match &limit.permits {
         Cost::Fixed(_) => permits,
+        Cost::Usage(_) => format!("{permits} (reserved until the response)"),
         Cost::Header(cost) if facts.headers.contains_key(&cost.name) => format!("{permits} (from {})", cost.name),
         Cost::Header(cost) => format!("{permits} (default, without {})", cost.name),
     }

@@ -52,7 +52,7 @@ fn steps(method: &Method, target: &str, fields: &[(&'static str, &'static str)],
         };
         steps.push(name);
         match step {
-            Step::Found | Step::AdmitQuota | Step::Check(_) | Step::Identified(_) => {}
+            Step::Found | Step::AdmitQuota | Step::Check(_) | Step::Identified(_) | Step::ReadBody(_) => {}
             Step::Verify(verified) => {
                 let key = ApiKey::new("one", None, Arc::default(), []).map(Arc::new);
                 evaluation.add_identity(Identity { key, verified, ..Identity::default() });

@@ -44,7 +44,7 @@ pub(super) fn walk<'r>(evaluation: &mut Evaluation<'r, '_>, config: &Config, now
     let (mut event, mut refused, mut service) = (Event::Done, None, None);
     let granted = loop {
         match evaluation.next(take(&mut event)) {
-            Step::Found | Step::AdmitQuota | Step::Check(_) | Step::Identified(_) => {}
+            Step::Found | Step::AdmitQuota | Step::Check(_) | Step::Identified(_) | Step::ReadBody(_) => {}
             Step::Verify(kinds) => identify(evaluation, kinds, (config, now)),
             Step::Decide(_) => {
                 refused = Some(evaluation.refused());

@@ -51,10 +51,10 @@ impl Limiter {
         Self { name, mode, quota, spread: Spread::Undivided, budget: None, number }
     }
 
-    /// Makes the limiter a budget.
+    /// Makes the limiter a budget, or none.
     #[must_use]
-    pub fn with_budget(self, on_lost: OnLost) -> Self {
-        Self { budget: Some(on_lost), ..self }
+    pub fn with_budget(self, on_lost: impl Into<Option<OnLost>>) -> Self {
+        Self { budget: on_lost.into(), ..self }
     }
 
     /// Identifies the limiter and its rate in this process.

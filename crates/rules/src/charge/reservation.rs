@@ -3,7 +3,7 @@
 //! A bucket has permits in use, and permits that are reserved. Permits are granted if both together leave enough. So in each
 //! window, the settled costs and the open reservations are at most the rate, also if a request lasts over the end of a window.
 
-use serde::Serialize;
+use tidegate_limit::text::words::words;
 
 /// The number of a reservation, unique among all gateways that share a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,13 +17,12 @@ pub struct ReservationId {
 /// The wait for permits that are reserved, in milliseconds: it is unknown when the requests end. `lua/budgets.lua` has it too.
 pub const RESERVED_WAIT: u64 = 1_000;
 
-/// What happens to the open reservations of a gateway that has died.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnLost {
-    /// They are charged: their requests may have cost as much.
-    #[default]
-    Charge,
-    /// They are given back.
-    Refund,
+words! {
+    /// The effect on the open reservations of a gateway that has died.
+    pub enum OnLost, default Charge {
+        /// They are charged, since their requests may have cost as much.
+        Charge = "charge",
+        /// They are given back.
+        Refund = "refund",
+    }
 }

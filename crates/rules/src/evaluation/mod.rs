@@ -1,7 +1,7 @@
 //! The evaluation of a request by the rules: **the order of its stages, once**, for all that evaluate requests.
 //!
 //! ```text
-//! server -> preflight -> quota -> route -> tunnel -> size -> checks -> identity -> limits -> service -> action
+//! server -> preflight -> quota -> route -> tunnel -> size -> checks -> identity -> body -> limits -> service -> action
 //! ```
 //!
 //! If the route depends on credentials, they are verified before it is found. Otherwise they are verified later, so that
@@ -35,6 +35,7 @@ use crate::request::sanitize::BadField;
 use crate::route::upgrade::{Offer, Upgrade};
 use crate::route::{Authorize, Met, OriginalRequest, OriginalRequestError, Rejection, Route};
 use crate::rules::Rules;
+use tidegate_usage::Request as ModelRequest;
 
 /// The evaluation of one request.
 #[derive(Debug)]
@@ -124,6 +125,7 @@ impl<'r, 'f> Evaluation<'r, 'f> {
                 Stage::Tunnel => self.tunnel(),
                 Stage::Size => self.size(),
                 Stage::Check => Some(Step::Check(self.unverified_kinds())),
+                Stage::Body => self.body(),
                 Stage::Limits => Some(self.limits()),
                 Stage::Decision => self.decision(event),
                 Stage::Ask => self.service().map(Step::Ask),
@@ -260,6 +262,13 @@ impl<'r, 'f> Evaluation<'r, 'f> {
         route.is_too_long(&self.facts).then_some(Step::Respond(Answer::BodyTooLong(route)))
     }
 
+    /// The body of a request whose credentials are not accepted is not read. A proxy does not send the body of an original
+    /// request.
+    fn body(&self) -> Option<Step<'r>> {
+        let is_read = !self.is_original() && self.facts.identity_fault().is_none();
+        self.route.filter(|_| is_read)?.api().map(Step::ReadBody)
+    }
+
     /// A request whose credentials are not accepted is counted by limits by address only, and takes no slot.
     fn limits(&self) -> Step<'r> {
         Step::Decide(!self.is_original() && self.facts.identity_fault().is_none())
@@ -330,6 +339,11 @@ impl<'r, 'f> Evaluation<'r, 'f> {
     /// Adds the result of [`Step::Verify`].
     pub fn add_identity(&mut self, identity: Identity) {
         self.facts.identity.get_or_insert_default().add(identity);
+    }
+
+    /// Adds the result of [`Step::ReadBody`].
+    pub fn add_model_request(&mut self, request: ModelRequest) {
+        self.facts.model_request = Some(Box::new(request));
     }
 
     /// Decides whether the route accepts the credentials, and returns the kinds that it reads. Without a verification, a

@@ -29,6 +29,8 @@ pub(super) enum Stage {
     /// The credentials, and whether the route accepts them.
     Identity,
     Identified,
+    /// The body, if the cost of a limit depends on it.
+    Body,
     /// The limits and the slot.
     Limits,
     Decision,
@@ -59,7 +61,8 @@ impl Stage {
             Self::Size => Self::Check,
             Self::Check => Self::Identity,
             Self::Identity => Self::Identified,
-            Self::Identified => Self::Limits,
+            Self::Identified => Self::Body,
+            Self::Body => Self::Limits,
             Self::Limits => Self::Decision,
             Self::Decision => Self::Ask,
             Self::Ask => Self::Asked,

@@ -1,4 +1,5 @@
-//! The cost of a request: a number in the rule file, or a number in a header field of the request.
+//! The cost of a request: a number in the rule file, a number in a header field of the request, or the usage that its response
+//! reports.
 //!
 //! Clients control header fields, so an invalid cost is a bad request and is never replaced by a guess. A low guess
 //! would bypass the limit; with a high guess, a typing error could use up the quota of all clients.
@@ -7,6 +8,8 @@ use http::HeaderName;
 use serde::Serialize;
 
 use crate::json;
+use crate::limits::budget::UsageCost;
+pub use crate::limits::cost_error::CostError;
 use crate::request::facts::Facts;
 
 /// The cost of a request: the `permits` of a limit.
@@ -17,6 +20,8 @@ pub enum Cost {
     Fixed(u32),
     /// The number in a header field.
     Header(HeaderCost),
+    /// The usage that the response reports. The request reserves the most that it can cost.
+    Usage(Box<UsageCost>),
 }
 
 /// A cost from a header field.
@@ -32,26 +37,13 @@ pub struct HeaderCost {
     pub max: Option<u32>,
 }
 
-/// The error of an invalid cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CostError {
-    /// The field is not a number.
-    #[error("is not a whole number")]
-    NotWhole,
-    /// The number is greater than `max`.
-    #[error("is above {0}")]
-    AboveMax(u32),
-    /// There are several different fields, and it is unknown which one the upstream would use.
-    #[error("was sent twice")]
-    Ambiguous,
-}
-
 impl Cost {
     /// Returns the largest known cost of a request.
     pub fn max(&self) -> u32 {
         match self {
             Self::Fixed(permits) => *permits,
             Self::Header(cost) => cost.max.unwrap_or(0).max(cost.default),
+            Self::Usage(cost) => cost.least_bound(),
         }
     }
 
@@ -63,6 +55,15 @@ impl Cost {
         match self {
             Self::Fixed(permits) => Ok(*permits),
             Self::Header(cost) => cost.read(facts),
+            Self::Usage(cost) => cost.bound(facts.model_request.as_deref()),
+        }
+    }
+
+    /// Returns the cost by the usage of a response.
+    pub fn usage(&self) -> Option<&UsageCost> {
+        match self {
+            Self::Usage(cost) => Some(cost),
+            Self::Fixed(_) | Self::Header(_) => None,
         }
     }
 }
@@ -121,6 +122,7 @@ mod tests {
             extensions: None,
             identity: None,
             time: None,
+            model_request: None,
         };
         Cost::Header(HeaderCost { name: FIELD, default: 3, max }).for_request(&facts)
     }

@@ -55,6 +55,7 @@ use crate::request::facts::{BadRequest, Facts, is_common};
 use crate::request::identity::{IdentityKinds, IdentityValue, Requirement};
 use crate::route::upgrade::Upgrades;
 use crate::template::Template;
+use tidegate_usage::Api;
 
 /// The routes of a rule file, in their order.
 #[derive(Clone, Debug, Default)]
@@ -216,6 +217,16 @@ impl Route {
     #[doc(hidden)]
     pub fn is_too_long(&self, facts: &Facts<'_>) -> bool {
         !facts.method.is_safe() && self.has_too_long_body(facts)
+    }
+
+    /// Returns the API of the upstream, if the cost of a limit depends on it. All limits of a route have one API.
+    pub fn api(&self) -> Option<Api> {
+        self.limits.iter().find_map(|limit| Some(limit.permits.usage()?.api))
+    }
+
+    /// Returns the bound of each output that is written into requests without one, in tokens: the lowest of all limits.
+    pub fn output_bound(&self) -> Option<u32> {
+        self.limits.iter().filter_map(|limit| Some(limit.permits.usage()?.output)).min()
     }
 
     /// Returns `true` if the `Content-Length` is too large. Checked for all requests before they are forwarded.

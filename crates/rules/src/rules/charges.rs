@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::charge::{Charge, ChargeKind, Decision, Limiter, Turn};
+use crate::charge::{Charge, ChargeKind, Decision, Limiter, ReservationId, Turn};
 use crate::limits::rule::Limit;
 use tidegate_limit::clock::Timestamp;
 
@@ -147,6 +147,12 @@ impl<'r> Charges<'r> {
     pub fn add_report(&mut self, position: usize, decision: Decision) {
         self.charges[position].kind = ChargeKind::Check;
         self.set_decision(position, decision);
+    }
+
+    /// Makes the charges of budgets reservations, named by `new`.
+    pub fn reserve(&mut self, mut new: impl FnMut() -> ReservationId) {
+        let is_budget = |charge: &&mut Charge| charge.limiter.budget.is_some() && charge.kind == ChargeKind::Take;
+        self.charges.iter_mut().filter(is_budget).for_each(|charge| charge.kind = ChargeKind::Reserve(new()));
     }
 
     /// Removes the charges of limits that do not match a predicate, with their decisions.

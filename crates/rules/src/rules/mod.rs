@@ -289,6 +289,12 @@ impl Rules {
         self.when.iter().any(|when| when.schedule.is_some())
     }
 
+    /// Returns `true` if the cost of a limit depends on the bodies of requests.
+    #[doc(hidden)]
+    pub fn reads_bodies(&self) -> bool {
+        self.routes.iter().any(|route| route.api().is_some())
+    }
+
     /// Returns the conditions of a limit, if it has some.
     pub fn when(&self, limit: &Limit) -> Option<&When> {
         self.when.get(limit.when?)

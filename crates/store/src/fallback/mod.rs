@@ -148,6 +148,14 @@ impl Fallback {
     /// # Errors
     /// A limiter is adopted, so only the store has its rate.
     pub fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
+        // Reservations need the store: a share grants all that they can cost.
+        let of_kind = |charge: &Charge| match charge.kind {
+            ChargeKind::Reserve(_) => Charge { kind: ChargeKind::Take, ..charge.clone() },
+            _ => charge.clone(),
+        };
+        let has_reservation = charges.iter().any(|charge| charge.kind.reservation().is_some());
+        let taken: Vec<Charge> = if has_reservation { charges.iter().map(of_kind).collect() } else { Vec::new() };
+        let charges = if has_reservation { &taken[..] } else { charges };
         let Some(shares) = self.shares_of(charges) else { return Ok(self.refuse(charges)) };
         let mut outcome = self.buckets.take(&shares)?;
         outcome.change_each(charges, |charge, decision| {

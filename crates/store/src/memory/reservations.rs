@@ -1,6 +1,6 @@
 //! The open reservations of budgets in this process.
 //!
-//! A lock of its own, taken after the locks of the shards: only decisions about budgets need it.
+//! They have a separate lock, which is taken after the locks of the shards: only decisions about budgets need it.
 
 use std::collections::HashMap;
 
@@ -67,7 +67,8 @@ impl Reservations {
     /// Returns the bucket of an open reservation: the client's own, or the one that was its overflow bucket.
     fn bucket_of(&self, lookup: &Lookup<'_>, number: u64) -> Option<(String, Owner)> {
         let keys = [lookup.owner, Owner::ANY].map(|owner| (lookup.charge.limiter.name.clone(), owner));
-        let has_number = |key: &_| self.buckets.get(key).is_some_and(|bucket: &OfBucket| bucket.by_number.contains_key(&number));
+        let has_number =
+            |key: &_| self.buckets.get(key).is_some_and(|bucket: &OfBucket| bucket.by_number.contains_key(&number));
         keys.into_iter().find(has_number)
     }
 

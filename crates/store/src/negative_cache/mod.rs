@@ -161,7 +161,8 @@ impl<S: Remote> NegativeCache<S> {
             Err(_) => self.refusals.entries.remove_granted(charges.iter(), sent_at), // may have been granted
         }
         // Debt makes waits longer, and the end of a reservation makes them shorter, so earlier refusals are obsolete.
-        let is_unconditional = |charge: &&Charge| matches!(charge.kind, ChargeKind::Unconditional | ChargeKind::Settle(_));
+        let is_unconditional =
+            |charge: &&Charge| matches!(charge.kind, ChargeKind::Unconditional | ChargeKind::Settle(_));
         let mut unconditional = charges.iter().filter(is_unconditional).peekable();
         if unconditional.peek().is_some() {
             self.refusals.entries.remove_refunded(unconditional);

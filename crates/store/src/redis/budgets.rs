@@ -41,6 +41,9 @@ struct Table {
     is_renewing: bool,
 }
 
+/// The limiter and the client of a bucket.
+type Bucket = (Arc<Limiter>, Option<ClientId>);
+
 /// A bucket, and the number of its open reservations.
 #[derive(Debug)]
 struct OpenBucket {
@@ -66,8 +69,8 @@ impl OpenBudgets {
         }
     }
 
-    /// Returns the buckets by hash slot, or `None` at the end of the task, since there are none.
-    fn by_hash_slot(&self) -> Option<HashMap<u16, Vec<(Arc<Limiter>, Option<ClientId>)>>> {
+    /// Returns the buckets by hash slot. Without buckets, returns `None`, and the task ends.
+    fn by_hash_slot(&self) -> Option<HashMap<u16, Vec<Bucket>>> {
         let mut table = self.0.lock();
         table.is_renewing = !table.buckets.is_empty();
         let mut by_hash_slot: HashMap<u16, Vec<_>> = HashMap::new();
@@ -117,7 +120,7 @@ impl Redis {
 /// Renews the leases of a gateway in buckets of one hash slot.
 struct Renewal {
     gateway: u64,
-    buckets: Vec<(Arc<Limiter>, Option<ClientId>)>,
+    buckets: Vec<Bucket>,
 }
 
 impl Call for Renewal {
@@ -132,7 +135,11 @@ impl Call for Renewal {
             });
         }
         let add = |call: &mut Cmd| {
-            call.arg(keys.len()).arg(&keys).arg("renew_budgets").arg(&self.gateway.to_be_bytes()).arg(BUDGET_LEASE_MILLIS);
+            call.arg(keys.len())
+                .arg(&keys)
+                .arg("renew_budgets")
+                .arg(&self.gateway.to_be_bytes())
+                .arg(BUDGET_LEASE_MILLIS);
             for (limiter, _) in &self.buckets {
                 call.arg(limiter.quota.fills_in().saturating_add(BUDGET_LEASE_MILLIS + CORRECTABLE_MILLIS));
             }

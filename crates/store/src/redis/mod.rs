@@ -56,9 +56,9 @@ use tokio::time::Instant;
 
 use self::adopted::AdoptedFailures;
 pub use self::audit::{AuditMark, MAX_AUDIT_ENTRIES};
+use self::budgets::OpenBudgets;
 pub use self::builder::RedisStoreBuilder;
 pub use self::commands::StoredCommands;
-use self::budgets::OpenBudgets;
 use self::dispatch::{DispatcherContext, Dispatchers};
 pub use self::fleet::{FleetMember, MAX_FLEET_TEXT};
 use self::hash_slots::{hash_slot_of, hash_slot_of_key};

@@ -2,27 +2,29 @@
 
 mod counts;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use self::counts::TEXT;
 pub(crate) use self::counts::parse_count;
 pub use self::counts::{Count, Counts};
 use crate::json::{PointerError, Pointers};
 use crate::usage::Usage;
+use tidegate_limit::text::words::words;
 
-/// The APIs whose responses can be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Api {
-    /// OpenAI chat completions, completions and embeddings, also of vLLM, Azure, Mistral and Groq.
-    OpenAi,
-    /// OpenAI responses.
-    OpenAiResponses,
-    /// Anthropic messages.
-    Anthropic,
-    /// Gemini and Vertex: `generateContent` and `streamGenerateContent`.
-    Gemini,
-    /// Bedrock: `Converse` and `ConverseStream`.
-    Bedrock,
+words! {
+    /// The APIs whose requests and responses can be read.
+    pub enum Api, default OpenAi {
+        /// OpenAI chat completions, completions and embeddings, also of vLLM, Azure, Mistral and Groq.
+        OpenAi = "openai",
+        /// OpenAI responses.
+        OpenAiResponses = "openai_responses",
+        /// Anthropic messages.
+        Anthropic = "anthropic",
+        /// Gemini and Vertex: `generateContent` and `streamGenerateContent`.
+        Gemini = "gemini",
+        /// Bedrock: `Converse` and `ConverseStream`.
+        Bedrock = "bedrock",
+    }
 }
 
 /// The format of responses. Cheap to clone.
@@ -38,9 +40,6 @@ pub struct Format {
 type Places = &'static [(Count, &'static str)];
 
 impl Api {
-    /// Every API.
-    pub const ALL: [Self; 5] = [Self::OpenAi, Self::OpenAiResponses, Self::Anthropic, Self::Gemini, Self::Bedrock];
-
     /// The objects that have a usage: in a body, and in the events of a stream.
     fn roots(self) -> &'static [&'static str] {
         match self {
@@ -113,13 +112,18 @@ impl Api {
         }
     }
 
-    /// Anthropic and Bedrock report the tokens of caches beside the input.
+    /// Anthropic and Bedrock report the tokens of caches in addition to the input.
     fn has_cache_in_input(self) -> bool {
         !matches!(self, Self::Anthropic | Self::Bedrock)
     }
 
     /// The format of its responses.
     pub fn format(self) -> Format {
+        static ALL: LazyLock<Vec<Format>> = LazyLock::new(|| Api::ALL.iter().map(|api| api.build_format()).collect());
+        ALL[self as usize].clone()
+    }
+
+    fn build_format(self) -> Format {
         // A test builds every format.
         let pointers = Arc::new(self.pointers().unwrap_or_default());
         Format { pointers, has_cache_in_input: self.has_cache_in_input(), is_of_input: false }

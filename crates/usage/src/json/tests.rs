@@ -11,7 +11,7 @@ const USAGE: Field = Field(0);
 const CHOICE: Field = Field(1);
 const DELTA: Field = Field(2);
 
-/// What a scanner reports, as text.
+/// The reports of a scanner, as text.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
     values: Vec<(u8, String)>,
@@ -166,7 +166,7 @@ fn repeated_members_are_each_reported() {
 }
 
 #[test]
-fn texts_that_end_early_or_go_on_are_malformed() {
+fn texts_of_wrong_length_are_malformed() {
     for text in [
         "",
         " ",

@@ -40,6 +40,11 @@ impl UsageReader {
         }
     }
 
+    /// Returns `true` if the body has server-sent events.
+    pub fn reads_events(&self) -> bool {
+        matches!(self.body, Body::Events(_))
+    }
+
     /// Ends the body.
     pub fn end(&mut self) {
         let (scanner, counts) = (&mut self.scanner, &mut self.counts);

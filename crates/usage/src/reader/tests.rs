@@ -32,7 +32,7 @@ fn tokens(input: u64, cached_input: u64, cache_write: u64, output: u64) -> Optio
 
 #[test]
 fn every_format_has_its_pointers() {
-    for api in Api::ALL {
+    for api in Api::ALL.iter().copied() {
         let pointers = format!("{:?}", api.format().pointers());
         assert!(pointers.contains("Field"), "{api:?}: {pointers}");
     }
@@ -95,7 +95,7 @@ fn openai_responses_report_usage_however_they_end() {
 }
 
 #[test]
-fn anthropic_reports_cache_tokens_beside_the_input() {
+fn anthropic_input_excludes_cache_tokens() {
     let body = r#"{"usage":{"input_tokens":10,"cache_creation_input_tokens":100,"cache_read_input_tokens":1000,
         "cache_creation":{"ephemeral_5m_input_tokens":100},"output_tokens":7}}"#;
     assert_eq!(usage_of(Api::Anthropic, JSON, body), tokens(10, 1_000, 100, 7));

@@ -183,9 +183,9 @@ pub(super) fn rows(api: Api) -> &'static [Row] {
 
 /// The places of these members.
 pub(super) fn pointers(api: Api) -> Arc<Pointers> {
-    // A test builds those of every API.
-    static ALL: LazyLock<[Arc<Pointers>; 5]> =
-        LazyLock::new(|| Api::ALL.map(|api| Arc::new(build(api).unwrap_or_default())));
+    // A test builds the pointers of every API.
+    static ALL: LazyLock<Vec<Arc<Pointers>>> =
+        LazyLock::new(|| Api::ALL.iter().map(|api| Arc::new(build(*api).unwrap_or_default())).collect());
     Arc::clone(&ALL[api as usize])
 }
 
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn every_api_has_valid_places() {
-        for (index, api) in Api::ALL.into_iter().enumerate() {
+        for (index, api) in Api::ALL.iter().copied().enumerate() {
             assert_eq!(api as usize, index);
             assert!(build(api).is_ok(), "{api:?}");
             assert!(rows(api).len() <= 32, "one bit for each");

@@ -162,7 +162,7 @@ fn value_that_the_api_does_not_allow_is_an_error() {
 }
 
 #[test]
-fn body_that_is_no_json_object_is_an_error() {
+fn body_other_than_a_json_object_is_an_error() {
     for body in ["", "{", "{}x", r#"{"a":01}"#, "{\"a\":\"\u{1}\"}", r#"{"a":1e}"#, r#"{"a":"\ud800x"}x"#] {
         assert_eq!(error(Api::OpenAi, body), Some(RequestError::NotJson), "{body}");
     }
@@ -230,7 +230,7 @@ proptest! {
             ("stream_options", json!({ "a": [1] })), ("n", json!(2)), ("model", json!("m{\"")), ("x", json!({})), ("generationConfig", json!({}))];
         let body: Json = members.iter().map(|index| (all[*index].0.to_owned(), all[*index].1.clone())).collect::<serde_json::Map<_, _>>().into();
         let text = if is_pretty { serde_json::to_string_pretty(&body) } else { serde_json::to_string(&body) }.expect("JSON");
-        for api in Api::ALL {
+        for api in Api::ALL.iter().copied() {
             let request = Request::read(api, text.as_bytes()).expect("valid");
             let changed = request.rewrite(api, text.as_bytes(), Some(bound), true).unwrap_or_else(|| text.clone().into_bytes());
             let again = Request::read(api, &changed).expect("valid");

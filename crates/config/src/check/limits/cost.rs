@@ -1,29 +1,39 @@
 //! The cost of a request, which must not exceed the capacity of a bucket.
 
-use super::rate_key;
+use super::budget::{check_without_usage, usage_cost};
+use super::capacity::{Capacity, check_capacity};
 use crate::check::names::header_name;
 use crate::check::{Checked, convert};
 use crate::file::located::ValueOrMap;
-use crate::file::{HeaderPermits, Limit};
+use crate::file::{Limit, Permits};
 use crate::problem::{Location, Problems};
-use tidegate_limit::AlgorithmName;
 use tidegate_rules::limits::cost::{Cost, HeaderCost};
 
 /// Converts `permits`.
 pub(crate) fn cost(raw: &Limit, problems: &mut Problems) -> Checked<Cost> {
     let (permits, at) = (raw.permits.optional(problems)?, raw.permits.location);
-    let capacity = capacity(raw);
+    let capacity = Capacity::new(raw);
     match permits {
         None => Ok(Cost::Fixed(1)),
         Some(ValueOrMap::Value(permits)) => {
             let checked = check_capacity(*permits, capacity, "permits", "no request would ever pass", at, problems);
             checked.and_then(|()| convert(*permits, at, problems)).map(Cost::Fixed)
         }
-        Some(ValueOrMap::Map(from)) => header_cost(from, capacity, problems).map(Cost::Header),
+        Some(ValueOrMap::Map(from)) if from.usage.is_present() => {
+            usage_cost(raw, from, capacity, problems).map(|cost| Cost::Usage(Box::new(cost)))
+        }
+        Some(ValueOrMap::Map(from)) => {
+            let checked = check_without_usage(from, problems);
+            header_cost(from, at, capacity, problems).and_then(|cost| checked.map(|()| Cost::Header(cost)))
+        }
     }
 }
 
-fn header_cost(from: &HeaderPermits, capacity: Capacity, problems: &mut Problems) -> Checked<HeaderCost> {
+fn header_cost(from: &Permits, at: Location, capacity: Capacity, problems: &mut Problems) -> Checked<HeaderCost> {
+    if !from.header.is_present() {
+        let message = "`permits` needs `header` or `usage`".to_owned();
+        return Err(problems.add_missing(at, "header", message, "for example `header: X-Cost`"));
+    }
     let name = from.header.required(problems);
     let name = name.and_then(|name| header_name(name, from.header.location, problems));
     let default = from.default.optional(problems).map(|default| default.copied().unwrap_or(1));
@@ -43,44 +53,4 @@ fn header_cost(from: &HeaderPermits, capacity: Capacity, problems: &mut Problems
     checked.and(checked_max.unwrap_or(Ok(())))?;
     let max = max.map(|max| convert(max, at_max, problems)).transpose()?;
     Ok(HeaderCost { name: name?, default: convert(default, at_default, problems)?, max })
-}
-
-/// The capacity of a full bucket, and the key that defines it.
-#[derive(Clone, Copy)]
-struct Capacity {
-    key: &'static str,
-    /// `None` if the key has an error.
-    permits: Option<u64>,
-    /// The number of buckets that share the capacity. A request takes all its permits from one of them.
-    shards: Option<u64>,
-}
-
-fn capacity(raw: &Limit) -> Capacity {
-    let (key, permits) = match raw.algorithm.get() {
-        // If `algorithm` has an error, the key of the capacity is unknown.
-        None if raw.algorithm.is_present() => ("rate", None),
-        Some(AlgorithmName::Gcra) if raw.burst.is_present() => ("burst", raw.burst.get().copied()),
-        None | Some(_) => ("rate", rate_key::default_of(&raw.rate)),
-    };
-    Capacity { key, permits, shards: raw.shards.get().copied().filter(|shards| *shards > 1) }
-}
-
-/// Reports a cost above the capacity of a full bucket.
-fn check_capacity(
-    permits: u64,
-    capacity: Capacity,
-    key: &str,
-    consequence: &str,
-    at: Location,
-    problems: &mut Problems,
-) -> Checked<()> {
-    let bucket_capacity = capacity.permits.map(|permits| permits / capacity.shards.unwrap_or(1));
-    match bucket_capacity {
-        Some(max) if permits > max => {
-            let (limiting_key, each) = (capacity.key, capacity.shards.map_or("", |_| " in each shard"));
-            let message = format!("`{key}` is {permits}, above the `{limiting_key}` of {max}{each}: {consequence}");
-            Err(problems.add(at, message, format!("raise `{limiting_key}`, or lower the cost")))
-        }
-        _ => Ok(()),
-    }
 }

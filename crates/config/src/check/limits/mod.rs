@@ -1,6 +1,8 @@
 //! A limit of a route, or a shared limit.
 
+pub(crate) mod budget;
 pub(crate) mod candidate;
+pub(crate) mod capacity;
 pub(crate) mod charge_on;
 pub(crate) mod cost;
 pub(crate) mod quota;
@@ -120,8 +122,9 @@ fn limiter_and_rates(
     let (raw, name) = (limit.keys, limit.name?);
     let spread = spread::spread(raw, mode, &quota, problems)?;
     let key = raw.key.get().cloned().unwrap_or_else(|| format!("{}:{name}", limit.group));
-    let limiter = spread.apply(Limiter::new(key, mode, quota));
-    let parts = rates::LimiterParts { name: &limiter.name, mode, cost, spread: &spread };
+    let budget = cost.as_ref().ok().and_then(|cost| Some(cost.usage()?.on_lost));
+    let limiter = spread.apply(Limiter::new(key, mode, quota)).with_budget(budget);
+    let parts = rates::LimiterParts { name: &limiter.name, mode, cost, budget, spread: &spread };
     let rates = rates::rates(raw, limit.context.file, &parts, &limiter, problems)?.map(Arc::new);
     let limiter = rates.as_ref().map_or_else(|| Arc::new(limiter), |rates| Arc::clone(rates.default_limiter()));
     Ok((limiter, rates))

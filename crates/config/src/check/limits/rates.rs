@@ -11,7 +11,7 @@ use crate::file::located::{Located, ValueOrMap};
 use crate::file::{self, File};
 use crate::problem::{Problems, quote};
 use tidegate_limit::{MAX_RATE, Mode};
-use tidegate_rules::charge::Limiter;
+use tidegate_rules::charge::{Limiter, OnLost};
 use tidegate_rules::limits::cost::Cost;
 use tidegate_rules::limits::rates::Rates;
 use tidegate_rules::request::identity::IdentityValue;
@@ -24,6 +24,7 @@ pub(crate) struct LimiterParts<'a> {
     pub(crate) name: &'a str,
     pub(crate) mode: Mode,
     pub(crate) cost: &'a Checked<Cost>,
+    pub(crate) budget: Option<OnLost>,
     pub(crate) spread: &'a Spread,
 }
 
@@ -61,7 +62,8 @@ pub(crate) fn rates(
     default: &Limiter,
     problems: &mut Problems,
 ) -> Checked<Option<Rates>> {
-    let limiter = |quota| parts.spread.apply(Limiter::new(parts.name.to_owned(), parts.mode, quota));
+    let limiter =
+        |quota| parts.spread.apply(Limiter::new(parts.name.to_owned(), parts.mode, quota)).with_budget(parts.budget);
     if let Some(source) = raw.tier.optional(problems)? {
         let (by, name) = (value(&source.by, problems)?, source.default.required(problems)?);
         let mut limiters = BTreeMap::new();

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use super::budget::reject_usage;
 use super::{RawLimit, reject_extension, with_candidate};
 use crate::Purpose;
 use crate::check::matching::route_context::RouteContext;
@@ -38,7 +39,8 @@ impl<'f> SharedLimits<'f> {
             let raw = RawLimit { keys, location, name: Ok(name), group: &group, shared: true, context };
             let limits = all(with_candidate(raw, std::iter::empty(), when, problems).into_iter());
             let limits = match purpose {
-                Purpose::Layer | Purpose::Command => limits,
+                Purpose::Command => limits,
+                Purpose::Layer => reject_usage(std::iter::once(keys), problems).and(limits),
                 Purpose::Gateway => reject_extension(std::iter::once(keys), problems).and(limits),
             };
             by_name.insert(name.as_str(), limits);

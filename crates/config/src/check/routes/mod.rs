@@ -201,7 +201,8 @@ impl RouteReader<'_> {
             check.check_route(raw, problems);
         }
         match context.purpose {
-            Purpose::Layer | Purpose::Command => limits,
+            Purpose::Command => limits,
+            Purpose::Layer => limits::budget::reject_usage(own_limits(raw), problems).and(limits),
             Purpose::Gateway => limits::reject_extension(own_limits(raw), problems).and(limits),
         }
     }

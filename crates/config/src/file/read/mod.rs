@@ -20,7 +20,9 @@ use crate::values::units::{Bytes, Interval, Millis};
 use crate::yaml::key_value::{KeyValue, describe};
 use crate::yaml::node::{Entry, MERGE_KEY, Node, Value};
 use tidegate_limit::{AlgorithmName, Mode};
+use tidegate_rules::charge::OnLost;
 use tidegate_rules::client::Duplicates;
+use tidegate_rules::limits::budget::OnDisconnect;
 use tidegate_rules::limits::policy::RateLimitFields;
 use tidegate_rules::limits::rule::{OnMissingClient, OnStoreFailure};
 use tidegate_rules::request::facts::Scheme;
@@ -30,6 +32,7 @@ use tidegate_rules::rules::{EncodedSlash, Slashes, Underscores};
 use tidegate_rules::settings::tls::TlsVersion;
 use tidegate_rules::settings::upstream::{BalanceMethod, EjectMode, Protocol, RetryMode};
 use tidegate_service::Window;
+use tidegate_usage::Api;
 
 /// A type of values in the rule file.
 pub(crate) trait FromYaml: Sized {
@@ -144,7 +147,7 @@ macro_rules! read_scalars {
 read_scalars! {
     bool: Kind::Flag => flag(),
     u64: Kind::Integer(min, max) => whole(min, max),
-    f64: Kind::Share => share(),
+    f64: Kind::Decimal(max) => decimal(max),
     Millis: Kind::Duration(min, max) => duration(min, max),
     Bytes: Kind::Size(min, max) => size(min, max),
     Interval: Kind::Interval(min, max) => interval(min, max),
@@ -163,8 +166,8 @@ macro_rules! read_words {
 }
 
 read_words! {
-    AccessLogFormat, AlgorithmName, BalanceMethod, Case, Coding, DashboardMode, Duplicates, EjectMode, EncodedSlash, IdentityKind, Mode,
-    OnMissingClient, OnServiceFailure, OnStoreFailure, Protocol, RateLimitFields, RetryMode, Scheme, Slashes, TlsVersion, Underscores, UpstreamUse, Window,
+    AccessLogFormat, AlgorithmName, Api, BalanceMethod, Case, Coding, DashboardMode, Duplicates, EjectMode, EncodedSlash, IdentityKind, Mode,
+    OnDisconnect, OnLost, OnMissingClient, OnServiceFailure, OnStoreFailure, Protocol, RateLimitFields, RetryMode, Scheme, Slashes, TlsVersion, Underscores, UpstreamUse, Window,
 }
 
 impl<T: FromYaml> FromYaml for Vec<Located<T>> {

@@ -156,13 +156,13 @@ impl<'n> KeyValue<'n> {
         Err(self.report(&message, help, problems))
     }
 
-    pub(super) fn share(self, problems: &mut Problems) -> Checked<f64> {
+    pub(super) fn decimal(self, max: u32, problems: &mut Problems) -> Checked<f64> {
         let number = self.node.scalar().and_then(|scalar| match scalar.kind {
             ScalarKind::Int(_) | ScalarKind::Float => scalar.text.parse::<f64>().ok(),
             _ => None,
         });
-        number.filter(|number| (0.0..=1.0).contains(number)).ok_or_else(|| {
-            let message = format!("must be a number from 0 to 1, not {}", describe(self.node));
+        number.filter(|number| (0.0..=f64::from(max)).contains(number)).ok_or_else(|| {
+            let message = format!("must be a number from 0 to {max}, not {}", describe(self.node));
             self.report(&message, "write `0.1` for a tenth", problems)
         })
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode};
 
 use super::body::ClientInFlight;
+use super::model_body::ModelBody;
 use super::report::RequestOutcome;
 use crate::admission::{Admitted, Denial, charge_by_response, denying, give_back};
 use crate::authorization::PassedFields;
@@ -77,6 +78,8 @@ pub(super) struct RareData {
     pub(super) passed: Option<PassedFields>,
     /// The lines of recordings.
     pub(super) lines: Vec<PendingLine>,
+    /// The body, if the cost of a limit depends on it.
+    model_body: Option<ModelBody>,
 }
 
 impl<'r> RequestRecord<'r> {
@@ -113,6 +116,16 @@ impl<'r> RequestRecord<'r> {
     /// Returns the id of the request, if it has one.
     pub(super) fn request_id(&self) -> Option<&HeaderValue> {
         self.rare.as_ref()?.request_id.as_ref()
+    }
+
+    /// Returns the body of the request, for limits whose cost depends on it.
+    pub(super) fn model_body(&mut self) -> &mut ModelBody {
+        self.rare.get_or_insert_default().model_body.get_or_insert_default()
+    }
+
+    /// Takes the body of the request, if a limit can depend on it.
+    pub(super) fn take_model_body(&mut self) -> Option<ModelBody> {
+        self.rare.as_mut()?.model_body.take()
     }
 
     /// Records that a proxy asks for an authorization.

@@ -1,5 +1,6 @@
 //! The body of a request, streamed to its upstream without buffering.
 
+mod peek;
 mod sending;
 
 use std::pin::Pin;

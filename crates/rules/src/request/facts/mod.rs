@@ -19,6 +19,7 @@ use crate::request::identity::{Identity, IdentityFault, IdentityValue};
 use crate::request::path::{self, EncodedSlash, Path, Slashes};
 use crate::request::sanitize::BadField;
 use tidegate_limit::calendar::schedule::Minute;
+use tidegate_usage::Request as ModelRequest;
 
 /// The facts of a request: of a real one, or of one described in a log line or on the command line.
 #[derive(Clone, Debug)]
@@ -50,6 +51,8 @@ pub struct Facts<'a> {
     pub identity: Option<Box<Identity>>,
     /// The time of the store. `None` if no rule depends on the time of day.
     pub time: Option<Minute>,
+    /// The request to a language model, from the body. `None` until it was read, and if no limit depends on it.
+    pub model_request: Option<Box<ModelRequest>>,
 }
 
 /// The names in the certificate of a TLS peer. Both are `None` without a certificate.
@@ -176,7 +179,7 @@ impl<'a> Facts<'a> {
     ) -> Self {
         let peer = peer.map(|peer| peer.to_canonical());
         let (peer_is_client, peer_is_trusted) = (false, false);
-        let (tls, extensions, identity, time) = (None, None, None, None);
+        let (tls, extensions, identity, time, model_request) = (None, None, None, None, None);
         Self {
             method,
             host,
@@ -190,6 +193,7 @@ impl<'a> Facts<'a> {
             extensions,
             identity,
             time,
+            model_request,
         }
     }
 

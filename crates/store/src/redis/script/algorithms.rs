@@ -14,8 +14,8 @@ const REDISSON: &str = include_str!("../../../lua/redisson.lua");
 /// The Lua file of `gcra` with a warm-up.
 const GCRA_WARM_UP: &str = include_str!("../../../lua/gcra_warm_up.lua");
 
-/// How long the lease of a gateway's reservations lasts, in milliseconds. Longer than that of a slot: a lease that ends early
-/// charges permits.
+/// How long the lease of a gateway's reservations lasts, in milliseconds. Longer than the lease of a slot: a lease that ends
+/// early charges permits.
 pub(crate) const BUDGET_LEASE_MILLIS: u64 = 15_000;
 
 /// Arguments of the script, each with a trailing space.

@@ -386,7 +386,9 @@ impl WaitingRequests {
             if request.decided.is_none() {
                 let granted = outcome.granted_charges(&request.charges).into_iter();
                 // Unconditional charges are for something that has happened.
-                unsent.late.extend(granted.filter(|grant| matches!(grant.charge.kind, ChargeKind::Take | ChargeKind::Reserve(_))));
+                unsent.late.extend(
+                    granted.filter(|grant| matches!(grant.charge.kind, ChargeKind::Take | ChargeKind::Reserve(_))),
+                );
             } else if must_retry(&outcome) {
                 unsent.retries.push(request);
             } else {

@@ -36,7 +36,8 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     let receipts = format!("do\n{RECEIPTS}end\n");
     let self_test = format!("do\n{SELF_TEST}end\n");
     let made_once =
-        [BEGIN, SHARED, &algorithms, WAITING, ADMIT, OPERATIONS, &budgets, &in_flight, &receipts, &self_test].join("\n");
+        [BEGIN, SHARED, &algorithms, WAITING, ADMIT, OPERATIONS, &budgets, &in_flight, &receipts, &self_test]
+            .join("\n");
     Script::new(&made_once, "return operations[ARGV[1]](ARGV)")
 });
 

@@ -1,0 +1,19 @@
+//! The body of a request whose cost depends on it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::metering::{Metering, PeekBody};
+
+/// The body, its changes and the reservations of its request.
+#[derive(Default)]
+pub(super) struct ModelBody {
+    /// `None` if the request has no body.
+    pub(super) peek: Option<Arc<dyn PeekBody>>,
+    /// The body with changes, if it has any.
+    pub(super) changed: Option<Bytes>,
+    /// The event with the usage is not for the client.
+    pub(super) removes_usage: bool,
+    pub(super) metering: Option<Arc<Metering>>,
+}

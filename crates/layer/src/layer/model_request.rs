@@ -1,0 +1,99 @@
+//! Reads the body of a request to a language model, and reserves the most that the request can cost.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH};
+use http::{HeaderMap, HeaderValue, Request};
+
+use super::LayerState;
+use super::model_body::ModelBody;
+use super::record::RequestRecord;
+use crate::local_response::{LocalResponse, ModelRequestFault};
+use crate::metering::{Metering, PeekError};
+use tidegate_rules::evaluation::Evaluation;
+use tidegate_rules::rules::Charges;
+use tidegate_store::Store;
+use tidegate_usage::{Api, Request as ModelRequest};
+
+/// The longest body that is read, in bytes.
+const MAX_BODY: usize = 1 << 20;
+
+impl LayerState {
+    /// Prepares the body of a request for reading, if the rules have limits that depend on bodies.
+    pub(super) fn prepare_body<B: 'static>(&self, request: &mut Request<B>, record: &mut RequestRecord<'_>) {
+        let body: &mut dyn Any = request.body_mut();
+        let peek = self.options.peek_body.and_then(|peek| peek(body));
+        record.model_body().peek = peek;
+    }
+}
+
+/// Reads the body of a request to this API, and adds it to the evaluation.
+///
+/// # Errors
+/// The body cannot be read, or has no single meaning.
+pub(super) async fn read_body(
+    api: Api,
+    evaluation: &mut Evaluation<'_, '_>,
+    record: &mut RequestRecord<'_>,
+) -> Result<(), LocalResponse> {
+    let headers = evaluation.facts.headers;
+    if has_encoding(headers) {
+        return Err(LocalResponse::BadModelRequest(ModelRequestFault::Encoded));
+    }
+    let body = match &record.model_body().peek {
+        Some(peek) => peek.read(MAX_BODY).await.map_err(|error| match error {
+            PeekError::TooLong => LocalResponse::BodyTooLong,
+            PeekError::TimedOut => LocalResponse::BodyTimedOut,
+            PeekError::Incomplete => LocalResponse::BodyIncomplete,
+        })?,
+        None => Bytes::new(),
+    };
+    let bad = |fault| LocalResponse::BadModelRequest(fault);
+    let request = ModelRequest::read(api, &body).map_err(|error| bad(ModelRequestFault::Body(error)))?;
+    let output = evaluation.route().and_then(|(_, route)| route.output_bound()).map(u64::from);
+    let changed = request.rewrite(api, &body, output, true);
+    if changed.is_some() && is_signed(headers) {
+        return Err(bad(ModelRequestFault::Signed));
+    }
+    let kept = record.model_body();
+    kept.removes_usage = api == Api::OpenAi && request.is_stream && !request.includes_usage;
+    kept.changed = changed.map(Bytes::from);
+    evaluation.add_model_request(request);
+    Ok(())
+}
+
+/// Makes the charges of budgets reservations.
+pub(super) fn reserve(charges: &mut Charges<'_>, store: &Store) {
+    charges.reserve(|| store.new_reservation());
+}
+
+/// Keeps the reservations of an admitted request.
+pub(super) fn keep(charges: &Charges<'_>, store: &Store, record: &mut RequestRecord<'_>) {
+    let removes_usage = record.model_body().removes_usage;
+    record.model_body().metering = Metering::new(charges, store, removes_usage).map(Arc::new);
+}
+
+/// Changes a request that is forwarded. Returns its reservations.
+pub(super) fn forward<B>(request: &mut Request<B>, record: &mut RequestRecord<'_>) -> Option<Arc<Metering>> {
+    let ModelBody { peek, changed, metering, .. } = record.take_model_body()?;
+    if let (Some(peek), Some(changed)) = (peek, changed) {
+        request.headers_mut().insert(CONTENT_LENGTH, changed.len().into());
+        peek.replace(changed);
+    }
+    // The gateway reads the response.
+    if metering.is_some() {
+        request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    }
+    metering
+}
+
+fn has_encoding(headers: &HeaderMap) -> bool {
+    headers.get_all(CONTENT_ENCODING).iter().any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
+}
+
+/// Returns `true` if a signature covers the body (AWS Signature Version 4).
+fn is_signed(headers: &HeaderMap) -> bool {
+    headers.get_all(AUTHORIZATION).iter().any(|value| value.as_bytes().starts_with(b"AWS4-"))
+}

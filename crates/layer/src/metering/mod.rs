@@ -1,0 +1,92 @@
+//! Requests whose cost is known only after the response: their reservations, from the decision to the settlement.
+
+mod peek;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+pub use self::peek::{PeekBody, PeekError, PeekFunction, PeekFuture};
+use tidegate_rules::charge::ChargeKind;
+use tidegate_rules::limits::budget::{OnDisconnect, UsageCost};
+use tidegate_rules::rules::Charges;
+use tidegate_store::{Reservation, Store};
+use tidegate_usage::{Api, Usage, UsageReader, Weights};
+
+/// The open reservations of a request. If it is dropped before an upstream can have received the request, nothing is charged;
+/// otherwise, all that is reserved is charged.
+#[derive(Debug)]
+pub struct Metering {
+    api: Api,
+    /// The gateway has requested the usage at the end of the stream, and the client has not.
+    removes_usage: bool,
+    on_disconnect: OnDisconnect,
+    is_sent: AtomicBool,
+    /// `None` after the settlement.
+    open: Mutex<Option<Vec<(Reservation, Weights)>>>,
+}
+
+impl Metering {
+    /// Keeps the reservations that an admitted request has made. Returns `None` if it has none.
+    pub(crate) fn new(charges: &Charges<'_>, store: &Store, removes_usage: bool) -> Option<Self> {
+        let mut first: Option<&UsageCost> = None;
+        let mut open = Vec::new();
+        for entry in charges.iter().filter(|_| !charges.is_local()) {
+            let is_reserved = matches!(entry.charge.kind, ChargeKind::Reserve(_));
+            let is_granted = entry.decision.is_some_and(|decision| decision.granted && !decision.is_unknown);
+            let Some(cost) = entry.limit.permits.usage().filter(|_| is_reserved && is_granted) else { continue };
+            first = first.or(Some(cost));
+            open.push((store.keep(entry.charge), cost.weights));
+        }
+        let UsageCost { api, on_disconnect, .. } = *first?;
+        let (is_sent, open) = (AtomicBool::new(false), Mutex::new(Some(open)));
+        Some(Self { api, removes_usage, on_disconnect, is_sent, open })
+    }
+
+    /// Records that the request is going to be sent: an upstream may receive it.
+    pub fn record_sent(&self) {
+        self.is_sent.store(true, Ordering::Relaxed);
+    }
+
+    /// Records that no upstream has received the request.
+    pub fn record_not_sent(&self) {
+        self.is_sent.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns a reader of the response, which has this `Content-Type`.
+    pub fn reader(&self, content_type: &[u8]) -> UsageReader {
+        UsageReader::new(&self.api.format(), content_type)
+    }
+
+    /// Returns `true` if the client must not receive the event with the usage.
+    pub fn removes_usage(&self) -> bool {
+        self.removes_usage
+    }
+
+    /// Returns the action if the client leaves.
+    pub fn on_disconnect(&self) -> OnDisconnect {
+        self.on_disconnect
+    }
+
+    /// Charges the usage. Without one, charges all that is reserved: an absent usage is not zero.
+    pub fn settle(&self, usage: Option<&Usage>) {
+        for (reservation, weights) in self.open.lock().take().into_iter().flatten() {
+            if let Some(usage) = usage {
+                reservation.settle(u32::try_from(weights.cost(usage)).unwrap_or(u32::MAX));
+            }
+        }
+    }
+
+    /// Ends the reservations, and charges nothing.
+    pub fn cancel(&self) {
+        self.settle(Some(&Usage::default()));
+    }
+}
+
+impl Drop for Metering {
+    fn drop(&mut self) {
+        if !*self.is_sent.get_mut() {
+            self.cancel();
+        }
+    }
+}
