@@ -4,6 +4,7 @@
 //! A settlement can be sent again, unlike other charges: it has an effect only if the reservation is open. So it is repeated
 //! until the store replies.
 
+use std::pin::Pin;
 use std::slice::from_ref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +32,8 @@ pub struct Reservation {
     charge: Charge,
 }
 
+type ReserveFuture<'s> = Pin<Box<dyn Future<Output = Result<Outcome, StoreError>> + Send + 's>>;
+
 impl Store {
     /// Returns the name of a new reservation.
     #[doc(hidden)]
@@ -45,6 +48,20 @@ impl Store {
     pub fn keep(&self, charge: &Charge) -> Reservation {
         backend!(self, |_| {}, |redis| redis.store().keep_reservation(charge));
         Reservation { store: self.clone(), charge: charge.clone() }
+    }
+
+    /// Makes charges with reservations, all or none. A boxed future: the type of the future of [`take`](Self::take) is part of the
+    /// type of each request, whose depth is bounded in programs with a layer.
+    pub(crate) fn reserve<'s>(&'s self, charges: &'s [Charge], cancel: CancelOnDrop<'s>) -> ReserveFuture<'s> {
+        Box::pin(async move {
+            let result = self.decide(charges).await;
+            cancel.finish(&result);
+            result
+        })
+    }
+
+    async fn decide(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
+        backend!(self, |memory| memory.take(charges), |redis| multi_slot::take(redis, charges).await)
     }
 
     /// Charges the cost of a reservation, and ends the reservation. Does nothing for other charges.
@@ -81,8 +98,10 @@ pub(crate) struct CancelOnDrop<'c> {
 }
 
 impl<'c> CancelOnDrop<'c> {
-    pub(crate) fn new(store: &'c Store, charges: &'c [Charge]) -> Self {
-        Self { store, charges }
+    /// Returns `None` if no charge is a reservation.
+    pub(crate) fn if_reserving(store: &'c Store, charges: &'c [Charge]) -> Option<Self> {
+        let has_reservation = charges.iter().any(|charge| matches!(charge.kind, ChargeKind::Reserve(_)));
+        has_reservation.then_some(Self { store, charges })
     }
 
     /// Keeps the reservations, unless it is unknown whether they were made.

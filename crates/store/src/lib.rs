@@ -354,17 +354,10 @@ impl Store {
     /// The store could not decide; see [`StoreError`].
     #[doc(hidden)]
     pub async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
-        if !charges.iter().any(|charge| charge.kind.reservation().is_some()) {
-            return self.decide(charges).await;
+        match CancelOnDrop::if_reserving(self, charges) {
+            Some(cancel) => self.reserve(charges, cancel).await,
+            None => backend!(self, |memory| memory.take(charges), |redis| multi_slot::take(redis, charges).await),
         }
-        let cancel = CancelOnDrop::new(self, charges);
-        let result = Box::pin(self.decide(charges)).await;
-        cancel.finish(&result);
-        result
-    }
-
-    async fn decide(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
-        backend!(self, |memory| memory.take(charges), |redis| multi_slot::take(redis, charges).await)
     }
 
     /// Like [`take`](Self::take), with an earlier deadline than the store's. A reply after it is handled like a reply after the

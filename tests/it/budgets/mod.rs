@@ -229,6 +229,33 @@ async fn body_without_a_single_meaning_is_rejected() {
 }
 
 #[tokio::test]
+async fn request_without_a_slot_reserves_nothing() {
+    let redis = RedisServer::start();
+    for store in ["memory".to_owned()].into_iter().chain(redis.as_ref().map(RedisServer::url)) {
+        let model = Model::start().await;
+        let gateway = TestGateway::start(&format!(
+            "store: {store}
+upstreams: {{ llm: {{ targets: ['http://{}'] }} }}
+routes:
+  - name: chat
+    match: {{ path: /chat }}
+    upstream: llm
+    concurrency: {{ max: 1 }}
+    limits: [{{ name: tokens, mode: PER_CLIENT, client: ip, rate: 1000, interval: 1d, permits: {{ usage: openai, {RESERVE} }} }}]",
+            model.origin.address
+        ));
+        let slow = json!({ "messages": [], "tokens": 20, "stream": true, "pause": 20 });
+        let long = async { ask(&gateway, &slow).await.status() };
+        let busy = async {
+            until(|| model.sent() > 0).await;
+            ask(&gateway, &slow).await.status()
+        };
+        assert_eq!(tokio::join!(long, busy), (200, 503), "{store}");
+        soon(async { while remaining(&gateway).await != 1_000 - INPUT - 20 {} }).await;
+    }
+}
+
+#[tokio::test]
 async fn gateways_share_a_budget_through_redis() {
     let Some(redis) = RedisServer::start() else { return };
     let model = Arc::new(Model::start().await);

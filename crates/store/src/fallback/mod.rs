@@ -148,13 +148,8 @@ impl Fallback {
     /// # Errors
     /// A limiter is adopted, so only the store has its rate.
     pub fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
-        // Reservations need the store: a share grants all that they can cost.
-        let of_kind = |charge: &Charge| match charge.kind {
-            ChargeKind::Reserve(_) => Charge { kind: ChargeKind::Take, ..charge.clone() },
-            _ => charge.clone(),
-        };
         let has_reservation = charges.iter().any(|charge| charge.kind.reservation().is_some());
-        let taken: Vec<Charge> = if has_reservation { charges.iter().map(of_kind).collect() } else { Vec::new() };
+        let taken: Vec<Charge> = if has_reservation { charges.iter().map(taken_whole).collect() } else { Vec::new() };
         let charges = if has_reservation { &taken[..] } else { charges };
         let Some(shares) = self.shares_of(charges) else { return Ok(self.refuse(charges)) };
         let mut outcome = self.buckets.take(&shares)?;
@@ -195,7 +190,7 @@ impl Fallback {
     pub fn give_back(&self, granted: &[Granted]) {
         let limiter = |grant: &Granted| self.shares.lock().limiter(&grant.charge.limiter);
         let share = |grant: &Granted| Granted {
-            charge: Charge { limiter: limiter(grant), ..grant.charge.clone() },
+            charge: Charge { limiter: limiter(grant), ..taken_whole(&grant.charge) },
             ..grant.clone()
         };
         let shares: Vec<Granted> = granted.iter().map(share).collect();
@@ -289,6 +284,14 @@ impl LateCharger<'_> {
 /// Returns a random id for a gateway.
 fn random_id() -> String {
     format!("{:016x}", u64::from_le_bytes(random()))
+}
+
+/// Returns the charge that a share makes instead of a reservation: all that it can cost. Reservations need the store.
+fn taken_whole(charge: &Charge) -> Charge {
+    match charge.kind {
+        ChargeKind::Reserve(_) => Charge { kind: ChargeKind::Take, ..charge.clone() },
+        _ => charge.clone(),
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::budgets::CancelOnDrop;
 use crate::in_flight::{RouteSlots, SlotRequest, TakenWithSlot};
 use crate::{Backend, Store, backend};
 use tidegate_rules::charge::Charge;
@@ -16,8 +17,13 @@ impl Store {
     /// Makes all charges and takes a slot, or does nothing.
     #[doc(hidden)]
     pub async fn take_with_slot(&self, charges: &[Charge], request: SlotRequest<'_>) -> TakenWithSlot {
-        backend!(self, |memory| request.hold_with(charges, |charges| memory.take(charges)), |redis| {
+        let cancel = CancelOnDrop::if_reserving(self, charges);
+        let taken = backend!(self, |memory| request.hold_with(charges, |charges| memory.take(charges)), |redis| {
             redis.take_with_slot(charges, request).await
-        })
+        });
+        if let Some(cancel) = cancel {
+            cancel.finish(&taken.limits);
+        }
+        taken
     }
 }

@@ -51,6 +51,7 @@ mod with_slot;
 use std::sync::Arc;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, RedisError, Value, cmd, from_redis_value};
+use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
@@ -265,7 +266,8 @@ impl Redis {
         for Granted { charge, .. } in reservations {
             let ChargeKind::Reserve(id) = charge.kind else { continue };
             let settled = Charge { kind: ChargeKind::Settle(id), turn: Turn::Any, permits: 0, ..charge };
-            self.take_one(&settled, self.deadline()).await?;
+            // Boxed, so that the type of this future, which is part of the type of each request, is not deeper.
+            self.take_one(&settled, self.deadline()).boxed().await?;
         }
         let granted = &granted[..];
         let Some(first) = granted.first() else { return Ok(()) };
