@@ -193,7 +193,9 @@ fn document_lists_each_route() {
             continue;
         }
         let text = std::fs::read_to_string(&path).expect("text");
-        assert!(!text.contains(".route("), "{}: add routes with `.routes(routes!(...))`", path.display());
+        let is_getter = |rest: &str| rest.starts_with(')');
+        let adds_none = text.split(".route(").skip(1).all(is_getter);
+        assert!(adds_none, "{}: add routes with `.routes(routes!(...))`", path.display());
     }
 }
 

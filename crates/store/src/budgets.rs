@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use crate::cancel::CancelOnDrop;
 use crate::{Backend, Store, StoreError, backend};
 #[cfg(feature = "redis")]
 use crate::{multi_slot, negative_cache::NegativeCache, redis::Redis};
@@ -65,7 +66,7 @@ impl Store {
     }
 
     /// Charges the cost of a reservation, and ends the reservation. Does nothing for other charges.
-    fn settle(&self, reservation: &Charge, permits: u32) {
+    pub(crate) fn settle(&self, reservation: &Charge, permits: u32) {
         let ChargeKind::Reserve(id) = reservation.kind else { return };
         let settled = Charge { kind: ChargeKind::Settle(id), turn: Turn::Any, permits, ..reservation.clone() };
         backend!(self, |memory| _ = memory.take(&[settled]), |redis| {
@@ -88,35 +89,6 @@ async fn settle_in_redis(redis: Arc<NegativeCache<Redis>>, settled: Charge) {
         }
         sleep(pause).await;
         pause = (pause * 2).min(max_pause);
-    }
-}
-
-/// Cancels the reservations of a decision whose result is unknown, or has no receiver.
-pub(crate) struct CancelOnDrop<'c> {
-    store: &'c Store,
-    charges: &'c [Charge],
-}
-
-impl<'c> CancelOnDrop<'c> {
-    /// Returns `None` if no charge is a reservation.
-    pub(crate) fn if_reserving(store: &'c Store, charges: &'c [Charge]) -> Option<Self> {
-        let has_reservation = charges.iter().any(|charge| matches!(charge.kind, ChargeKind::Reserve(_)));
-        has_reservation.then_some(Self { store, charges })
-    }
-
-    /// Keeps the reservations, unless it is unknown whether they were made.
-    pub(crate) fn finish(mut self, result: &Result<Outcome, StoreError>) {
-        if !result.as_ref().is_err_and(StoreError::may_have_charged) {
-            self.charges = &[];
-        }
-    }
-}
-
-impl Drop for CancelOnDrop<'_> {
-    fn drop(&mut self) {
-        for charge in self.charges {
-            self.store.settle(charge, 0);
-        }
     }
 }
 

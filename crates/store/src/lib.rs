@@ -15,6 +15,7 @@
 
 mod budgets;
 mod builder;
+mod cancel;
 mod fallback;
 mod in_flight;
 mod memory;
@@ -38,9 +39,9 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use self::budgets::CancelOnDrop;
 pub use self::budgets::Reservation;
 pub use self::builder::MemoryStoreBuilder;
+use self::cancel::CancelOnDrop;
 pub use self::in_flight::{Full, InFlightSlot, RouteSlots, SlotRequest, TakenWithSlot};
 pub use self::memory::{Memory, Usage};
 #[cfg(feature = "redis")]

@@ -69,7 +69,7 @@ impl LayerState {
             if let Some(route) = record.route() {
                 ask::replace_passed(&route.require, request.headers_mut(), record);
             }
-            if rules.reads_bodies {
+            if active.rules.reads_bodies {
                 forward_context.metering = model_request::forward(request, record);
             }
             prepare_for_service(request, forward_context, target, record);

@@ -42,7 +42,7 @@ impl LayerState {
             let Some(takes_slot) = self.prepare(snapshot, evaluation, record).await? else {
                 return Ok(Passed { permit: admit_unlimited().permit, charges: Charges::default() });
             };
-            let Some(found @ FoundRoute { route, compiled }) = record.found else {
+            let Some(found @ FoundRoute { route, .. }) = record.found else {
                 return Err(LocalResponse::Internal);
             };
             let mut charges = self.charges(snapshot, route, &evaluation.facts, record)?; // 400, 403
@@ -62,15 +62,18 @@ impl LayerState {
                     admit(snapshot.store, &self.queues, &mut charges, waits).await
                 }
             };
-            if active.rules.reads_bodies && admitted.is_ok() {
-                model_request::keep(&charges, store, record);
-            }
+            let admitted = match snapshot.active.rules.reads_bodies {
+                true => model_request::keep(admitted, &charges, snapshot.store, record),
+                false => admitted,
+            };
             // By value, and without guards: the future would keep a borrowed result until its end.
             let unfinished = match self.conclude(snapshot, evaluation, &charges, admitted, record) {
                 Concluded::Forward(permit) => return Ok(Passed { permit, charges }),
                 Concluded::Ask(permit, check) => Unfinished::Ask(permit, check),
                 Concluded::Respond(response, was_granted) => {
-                    if !was_granted || !compiled.charges_by_response {
+                    // Not kept in a variable, as this would be part of the future of each request.
+                    let charges_by_response = record.found.is_some_and(|found| found.compiled.charges_by_response);
+                    if !was_granted || !charges_by_response {
                         return Err(response);
                     }
                     Unfinished::Charge(response)

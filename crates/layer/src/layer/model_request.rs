@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderValue, Request};
 use super::LayerState;
 use super::model_body::ModelBody;
 use super::record::RequestRecord;
+use crate::admission::{Admitted, Denial};
 use crate::local_response::{LocalResponse, ModelRequestFault};
 use crate::metering::{Metering, PeekError};
 use tidegate_rules::evaluation::Evaluation;
@@ -69,10 +70,19 @@ pub(super) fn reserve(charges: &mut Charges<'_>, store: &Store) {
     charges.reserve(|| store.new_reservation());
 }
 
-/// Keeps the reservations of an admitted request.
-pub(super) fn keep(charges: &Charges<'_>, store: &Store, record: &mut RequestRecord<'_>) {
-    let removes_usage = record.model_body().removes_usage;
-    record.model_body().metering = Metering::new(charges, store, removes_usage).map(Arc::new);
+/// Keeps the reservations of an admitted request. Takes and returns the result by value: the future of each request would keep
+/// a borrowed result until its end.
+pub(super) fn keep(
+    admitted: Result<Admitted, Denial>,
+    charges: &Charges<'_>,
+    store: &Store,
+    record: &mut RequestRecord<'_>,
+) -> Result<Admitted, Denial> {
+    if admitted.is_ok() {
+        let removes_usage = record.model_body().removes_usage;
+        record.model_body().metering = Metering::new(charges, store, removes_usage).map(Arc::new);
+    }
+    admitted
 }
 
 /// Changes a request that is forwarded. Returns its reservations.

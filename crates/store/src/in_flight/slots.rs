@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::budgets::CancelOnDrop;
+use crate::cancel::CancelOnDrop;
 use crate::in_flight::{RouteSlots, SlotRequest, TakenWithSlot};
 use crate::{Backend, Store, backend};
 use tidegate_rules::charge::Charge;
