@@ -16,6 +16,7 @@ COPY crates/replay/Cargo.toml crates/replay/
 COPY crates/rules/Cargo.toml crates/rules/
 COPY crates/service/Cargo.toml crates/service/
 COPY crates/store/Cargo.toml crates/store/
+COPY crates/usage/Cargo.toml crates/usage/
 RUN mkdir -p src tests/it tests/otlp \
     && echo 'fn main() {}' > src/main.rs \
     && touch src/lib.rs tests/it/main.rs tests/otlp/main.rs \
