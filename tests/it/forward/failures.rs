@@ -133,13 +133,13 @@ async fn silent_origin_breaks_the_response_off() {
             let gateway = with_idle_timeout(origin.address).start();
             let mut client = gateway.client().await;
             client.send(format!("GET / HTTP/{version}\r\nHost: a\r\n\r\n")).await;
-            until(|| !origin.requests().is_empty()).await;
+            let mut message = client.head().await.unwrap();
+            // Virtual time passes only here. While a socket is awaited, it could pass before the socket is ready.
             tokio::time::pause();
-            let begin = tokio::time::Instant::now();
-            assert!(client.try_message(false, true).await.is_err(), "{response:?} {version}");
-            assert!(begin.elapsed() < 2 * BODY_TIMEOUT, "{response:?} {version}: {:?}", begin.elapsed());
-            soon(gone.notified()).await;
+            tokio::time::sleep(2 * BODY_TIMEOUT).await;
             tokio::time::resume();
+            assert!(client.body(&mut message, false, true).await.is_err(), "{response:?} {version}");
+            soon(gone.notified()).await;
             let series = r#"tidegate_upstream_broken_off_total{upstream="api",cause="silent"} 1"#;
             assert!(gateway.has_metric(series), "{response:?} {version}");
         }
