@@ -8,6 +8,7 @@ WORKDIR /build
 COPY Cargo.toml Cargo.lock ./
 COPY benches/steps/Cargo.toml benches/steps/
 COPY crates/config/Cargo.toml crates/config/
+COPY crates/convert/Cargo.toml crates/convert/
 COPY crates/layer/Cargo.toml crates/layer/
 COPY crates/limit/Cargo.toml crates/limit/
 COPY crates/metrics/Cargo.toml crates/metrics/
