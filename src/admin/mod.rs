@@ -75,13 +75,13 @@ use self::shared_rejected::Sharing;
 use self::state::Start;
 pub(crate) use self::status::ConfigProblem;
 use self::status::ConfigStatus;
-use self::talkers::Talkers;
 use tidegate_config::Config;
 use tidegate_config::dashboard::DashboardMode;
 use tidegate_layer::layer::RateLimitLayer;
 use tidegate_layer::rejected::RejectedClients;
 use tidegate_limit::clock::wall_time;
 use tidegate_metrics::Metrics;
+use tidegate_proxy::talkers::Talkers;
 use tidegate_proxy::upstream::Upstreams;
 use tidegate_store::Store;
 
@@ -326,7 +326,7 @@ fn routes() -> OpenApiRouter<Admin> {
         .routes(routes!(overrides::get, overrides::remove))
         .routes(routes!(rejected::list_by_limit))
         .routes(routes!(rejected::list_all))
-        .routes(routes!(talkers::list::talkers))
+        .routes(routes!(talkers::talkers))
         .routes(routes!(audit))
         .routes(routes!(dashboard::events))
         .routes(routes!(explain::explain))

@@ -11,9 +11,9 @@ use super::inherited::{self, InheritedSockets};
 use super::listen_entries::{ListenEntry, Role, listen_entries};
 use super::socket_file::{self, CurrentSockets, ListeningSocket, OWNER_ONLY};
 use super::{GatewayStartError, descriptors};
-use crate::gateway::access;
 use tidegate_config::{Config, Listen, ListenAddress};
 use tidegate_metrics::Metrics;
+use tidegate_proxy::access::log_rejection;
 use tidegate_proxy::server::{
     Drain, DrainReason, DrainTrigger, GatewayConnections, Server, bind, bind_alone, ensure_free,
 };
@@ -279,7 +279,7 @@ impl Entry {
         connections: &GatewayConnections,
     ) -> Self {
         let (drain, drained) = Drain::new();
-        let server = Server::with_connections(connections, &listen, tls.clone(), drained, access::log_rejection);
+        let server = Server::with_connections(connections, &listen, tls.clone(), drained, log_rejection);
         Self { name, role, listen, server, tls, drain, sockets }
     }
 

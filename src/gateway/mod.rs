@@ -4,8 +4,6 @@
 //! request never changes threads. Workers share the active rules, the state of the store and the metrics. The control
 //! thread serves operators and watches files. A [reload](Gateway::reload) replaces the configuration of all workers.
 
-pub(crate) mod access;
-
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -63,9 +61,9 @@ pub(crate) use self::state_file::StateFile;
 use self::store_probe::UnreachableStore;
 use self::threads::Threads;
 use crate::admin;
-use crate::gateway::access::Traces;
 use tidegate_config::{Config, ConfigLoadError, ListenAddress, Problems, RuleFile};
 use tidegate_layer::layer::{RateLimitLayer, RateLimitLayerBuilder};
+use tidegate_proxy::access::Traces;
 use tidegate_proxy::server::DrainTrigger;
 
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);

@@ -10,19 +10,18 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tower::Layer;
 
 use super::listen_entries::Role;
 use super::listeners::{Served, ServedSocket};
 use super::threads::Threads;
 use super::{MAINTENANCE_INTERVAL, runtime};
 use crate::admin::Readiness;
-use crate::admin::talkers::TalkerRecorder;
-use crate::gateway::access::{AccessLogLayer, Traces};
 use crate::service::{CallServices, TakeTokens};
 use tidegate_layer::layer::RateLimitLayer;
-use tidegate_proxy::forward::Forward;
-use tidegate_proxy::server::{Drain, HttpService};
+use tidegate_proxy::access::{AccessLogLayer, Traces};
+use tidegate_proxy::server::Drain;
+use tidegate_proxy::service::{GatewayService, gateway_service, serve_boxed, serve_clients};
+use tidegate_proxy::talkers::TalkerRecorder;
 use tidegate_store::Store;
 
 /// The parts of which a worker is built.
@@ -42,8 +41,8 @@ pub(super) struct Worker {
 }
 
 /// The services of a worker, one for each role of a socket.
-struct Services<S> {
-    proxy: S,
+struct Services {
+    proxy: GatewayService,
     calls: CallServices,
 }
 
@@ -81,7 +80,7 @@ impl Worker {
     fn run(mut self, runtime: &Runtime, mut commands: UnboundedReceiver<Command>) -> io::Result<()> {
         let layer = self.layer;
         let services = Services {
-            proxy: AccessLogLayer::new(self.traces).with_talkers(self.talkers).layer(layer.layer(Forward)),
+            proxy: gateway_service(AccessLogLayer::new(self.traces).with_talkers(self.talkers), &layer),
             calls: CallServices::new(layer.clone(), self.readiness, self.tokens),
         };
         runtime.block_on(async {
@@ -122,16 +121,16 @@ impl Worker {
 
 // === impl Services ===
 
-impl<S: HttpService> Services<S> {
+impl Services {
     /// Serves sockets, each with the service of its role.
     fn serve(&self, sockets: Served, serving: &mut JoinSet<io::Result<()>>) {
         for ServedSocket { role, server, socket } in sockets {
             match role {
-                Role::Proxy => serving.spawn(server.serve(socket, self.proxy.clone())),
-                Role::ServiceGrpc => serving.spawn(server.serve(socket, self.calls.grpc.clone())),
+                Role::Proxy => serving.spawn(serve_clients(server, socket, self.proxy.clone())),
+                Role::ServiceGrpc => serving.spawn(serve_boxed(server, socket, self.calls.grpc.clone())),
                 Role::ServiceHttp => {
                     let calls = self.calls.http(is_local(&socket));
-                    serving.spawn(server.serve(socket, calls))
+                    serving.spawn(serve_boxed(server, socket, calls))
                 }
             };
         }

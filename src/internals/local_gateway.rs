@@ -1,26 +1,24 @@
 //! A gateway on the current Tokio runtime, for tests in virtual time.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::thread;
 
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Response};
 use tokio::runtime;
-use tower::{Layer, Service};
+use tower::Service;
 
 use crate::authorization::{AnswerCache, services};
-use crate::gateway::access::AccessLogLayer;
 use tidegate_config::Config;
 use tidegate_layer::layer::{LayerError, NotSent, RateLimitLayer, Stores};
 use tidegate_metrics::Metrics;
-use tidegate_proxy::forward::{Forward, find_in};
+use tidegate_proxy::access::AccessLogLayer;
+use tidegate_proxy::forward::find_in;
 use tidegate_proxy::server::{Drain, DrainTrigger, GatewayConnections, Server, bind};
+use tidegate_proxy::service::{BoxedService, gateway_service, serve_boxed};
 use tidegate_proxy::transport::tls::CertificateWatcher;
 use tidegate_proxy::upstream::tls::UpstreamTlsConfigs;
-use tidegate_proxy::upstream::{RequestBody, Resolver, ResponseBody, TargetStates, Upstreams};
+use tidegate_proxy::upstream::{Resolver, TargetStates, Upstreams};
 use tidegate_rules::request::sanitize::NextHop;
 
 /// The first listener of a gateway, with one worker on the current Tokio runtime. Ends on drop.
@@ -34,10 +32,6 @@ pub struct LocalGateway {
     _resolver: Resolver,
     _trigger: DrainTrigger,
 }
-
-/// Adds the field `x-not-sent` to the responses to requests that were not sent to an upstream.
-#[derive(Clone, Debug)]
-struct MarkNotSent(Forward);
 
 impl LocalGateway {
     /// Starts a gateway.
@@ -65,7 +59,11 @@ impl LocalGateway {
         let upstreams = [upstreams];
         let services = services(&upstreams, &Arc::new(AnswerCache::new()));
         layer.replace_all(config, Stores::new(layer.store(), 0), &find_in(&upstreams), services);
-        let service = AccessLogLayer::default().layer(layer.layer(MarkNotSent(Forward)));
+        let service = gateway_service(AccessLogLayer::default(), &layer);
+        let service = BoxedService::new(move |request| {
+            let response = service.clone().call(request);
+            async move { response.await.map_or_else(|never| match never {}, mark_not_sent) }
+        });
 
         let listen = &config.listen[0];
         let address = listen.address.tcp().expect("a TCP address");
@@ -74,7 +72,7 @@ impl LocalGateway {
         let (trigger, drain) = Drain::new();
         let connections = GatewayConnections::new(usize::MAX, config.rules.addresses.clone(), Arc::clone(&metrics));
         let server = Server::with_connections(&connections, listen, None, drain, |_| {});
-        tokio::spawn(server.serve(socket, service));
+        tokio::spawn(serve_boxed(server, socket, service));
         Ok(Self { address, watchers: tls_configs.watchers(&metrics), metrics, _resolver: resolver, _trigger: trigger })
     }
 
@@ -84,23 +82,10 @@ impl LocalGateway {
     }
 }
 
-impl Service<Request<RequestBody>> for MarkNotSent {
-    type Response = Response<ResponseBody>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.0.poll_ready(cx)
+/// Adds the field `x-not-sent` to the responses to requests that were not sent to an upstream.
+fn mark_not_sent<B>(mut response: Response<B>) -> Response<B> {
+    if response.extensions().get::<NotSent>().is_some() {
+        response.headers_mut().insert("x-not-sent", HeaderValue::from_static("yes"));
     }
-
-    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
-        let response = self.0.call(request);
-        Box::pin(async move {
-            let mut response = response.await?;
-            if response.extensions().get::<NotSent>().is_some() {
-                response.headers_mut().insert("x-not-sent", HeaderValue::from_static("yes"));
-            }
-            Ok(response)
-        })
-    }
+    response
 }

@@ -10,10 +10,10 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tower::{Layer, Service};
 
-use crate::admin::talkers::{Amount, Talkers};
-use crate::gateway::access::{AccessLog, AccessLogLayer};
 use tidegate_layer::layer::{LayerError, Peer, RateLimitLayer, RateLimited};
 use tidegate_limit::clock::wall_time;
+use tidegate_proxy::access::{AccessLog, AccessLogLayer};
+use tidegate_proxy::talkers::{Amount, Talkers};
 use tidegate_proxy::upstream::RequestBody;
 
 /// A gateway without sockets, upstreams and access log, which can count its clients.

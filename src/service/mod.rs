@@ -20,22 +20,14 @@ mod take;
 mod unit;
 mod xds;
 
-use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use ::http::{Request, Response};
-use tower::Service;
-
 use self::body_memory::BodyMemory;
-use self::response_body::CallBody;
 use self::take::Access;
 pub(crate) use self::take::TakeTokens;
 pub(crate) use self::xds::{DomainSink, SentResources, StreamState, run as follow_control_plane};
 use crate::admin::Readiness;
 use tidegate_layer::layer::RateLimitLayer;
 use tidegate_layer::layer::take::Take;
-use tidegate_proxy::upstream::RequestBody;
+use tidegate_proxy::service::BoxedService;
 use tidegate_service::{Call, CallError};
 
 /// The longest body of a call, in bytes: of 17 descriptors with the longest value.
@@ -78,20 +70,11 @@ pub(crate) fn read_return_body(body: &[u8]) -> Result<String, String> {
     take::read_return(body).map_err(|problem| problem.detail().to_owned())
 }
 
-/// Serves the calls of a worker over one protocol.
-#[derive(Clone, Debug)]
-pub(crate) struct CallService {
-    context: CallContext,
-    respond: fn(CallContext, Request<RequestBody>) -> ResponseFuture,
-}
-
-type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<CallBody>, Infallible>> + Send>>;
-
 /// The services of a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct CallServices {
-    pub(crate) grpc: CallService,
-    http: CallService,
+    pub(crate) grpc: BoxedService,
+    context: CallContext,
 }
 
 impl CallContext {
@@ -106,38 +89,16 @@ impl CallServices {
     pub(crate) fn new(layer: RateLimitLayer, readiness: Readiness, tokens: TakeTokens) -> Self {
         let (memory, access) = (BodyMemory::default(), Access::Token(tokens));
         let context = CallContext { layer, readiness, memory, access };
-        Self {
-            grpc: CallService {
-                context: context.clone(),
-                respond: |context, request| Box::pin(async move { Ok(grpc::respond(context, request).await) }),
-            },
-            http: CallService {
-                context,
-                respond: |context, request| Box::pin(async move { Ok(http::respond(context, request).await) }),
-            },
-        }
+        let calls = context.clone();
+        Self { grpc: BoxedService::new(move |request| grpc::respond(calls.clone(), request)), context }
     }
 
     /// Returns the service for a socket with HTTP. Only this machine can reach a `local` one, so that programs need no token.
-    pub(crate) fn http(&self, local: bool) -> CallService {
-        let mut http = self.http.clone();
+    pub(crate) fn http(&self, local: bool) -> BoxedService {
+        let mut context = self.context.clone();
         if local {
-            http.context.access = Access::Open;
+            context.access = Access::Open;
         }
-        http
-    }
-}
-
-impl Service<Request<RequestBody>> for CallService {
-    type Response = Response<CallBody>;
-    type Error = Infallible;
-    type Future = ResponseFuture;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<RequestBody>) -> ResponseFuture {
-        (self.respond)(self.context.clone(), request)
+        BoxedService::new(move |request| http::respond(context.clone(), request))
     }
 }

@@ -3,20 +3,23 @@
 //!
 //! A [`server`] reads requests and calls a service. [`forward::Forward`] is the last service: it rewrites the head, and sends
 //! the request to a target of its [`upstream`]. Both sides use the formats of [`http`] on the byte streams of [`transport`].
-//! The crate `tidegate` puts its own services between the two: the access log and the rate limits.
+//! Between the two are the [`access`] log and the rate limits; [`service`] joins them to the service of the gateway.
 //!
-//! Never depends on the start and the reload of a gateway, the access log, the admin listener or the commands.
+//! Never depends on the start and the reload of a gateway, the admin listener or the commands.
 //!
 //! A part of Tidegate, whose items change with each release: programs use the crates `tidegate-layer` and `tidegate`.
 
 // The types of nested futures are deep.
 #![recursion_limit = "256"]
 
+pub mod access;
 pub mod forward;
 pub mod http;
 #[doc(hidden)]
 pub mod internals;
 pub mod server;
+pub mod service;
+pub mod talkers;
 pub mod transport;
 pub mod upstream;
 

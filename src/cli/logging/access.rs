@@ -14,9 +14,9 @@ use super::combined::Combined;
 use super::lines::{self, LogThread};
 use super::sink::Sink;
 use super::{Lines, LogError, LogFormat, json_lines, text_lines};
-use crate::gateway::access;
 use tidegate_config::{AccessLog, AccessLogDestination, AccessLogFormat};
 use tidegate_metrics::Metrics;
+use tidegate_proxy::access;
 
 /// Writes the events of the access log.
 #[derive(Clone, Debug)]

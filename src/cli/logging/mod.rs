@@ -30,8 +30,8 @@ use self::lines::{Lines, LogThread};
 use self::sink::Sink;
 use super::CommonArgs;
 use crate::gateway::AccessLogSwitch;
-use crate::gateway::access::{TARGET, set_sample};
 use tidegate_config::AccessLog;
+use tidegate_proxy::access::{TARGET, set_sample};
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

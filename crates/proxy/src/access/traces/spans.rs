@@ -12,26 +12,26 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use super::RequestSpan;
 use super::export::RequestSpans;
+use crate::upstream::LastAttempt;
 use tidegate_layer::layer::RequestReport;
 use tidegate_limit::clock::Stopwatch;
 use tidegate_limit::random::random;
-use tidegate_proxy::upstream::LastAttempt;
 
 /// The data of an ended request.
 #[derive(Debug)]
-pub(in crate::gateway::access) struct RequestSummary<'a> {
-    pub(in crate::gateway::access) method: &'a Method,
-    pub(in crate::gateway::access) version: Version,
-    pub(in crate::gateway::access) status: u16,
-    pub(in crate::gateway::access) grpc_status: Option<u16>,
+pub(in crate::access) struct RequestSummary<'a> {
+    pub(in crate::access) method: &'a Method,
+    pub(in crate::access) version: Version,
+    pub(in crate::access) status: u16,
+    pub(in crate::access) grpc_status: Option<u16>,
     /// Why the gateway itself responded or the response ended early.
-    pub(in crate::gateway::access) reason: Option<&'static str>,
-    pub(in crate::gateway::access) report: &'a RequestReport,
-    pub(in crate::gateway::access) attempt: &'a LastAttempt,
+    pub(in crate::access) reason: Option<&'static str>,
+    pub(in crate::access) report: &'a RequestReport,
+    pub(in crate::access) attempt: &'a LastAttempt,
     /// The time until the head of the response.
-    pub(in crate::gateway::access) head: Option<Duration>,
+    pub(in crate::access) head: Option<Duration>,
     /// Started with the request.
-    pub(in crate::gateway::access) stopwatch: Stopwatch,
+    pub(in crate::access) stopwatch: Stopwatch,
 }
 
 impl RequestSpan {

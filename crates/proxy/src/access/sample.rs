@@ -18,7 +18,7 @@ thread_local! {
 }
 
 /// Sets the share of 2^64 that is logged. [`u64::MAX`] logs all.
-pub(crate) fn set_sample(threshold: u64) {
+pub fn set_sample(threshold: u64) {
     THRESHOLD.store(threshold, Relaxed);
 }
 

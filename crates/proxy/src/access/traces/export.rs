@@ -18,8 +18,8 @@ use tokio::time::{Instant, sleep, timeout};
 use super::super::TRACES_TARGET;
 use super::http_client::CollectorClient;
 use super::settings::Settings;
+use crate::upstream::HostLookup;
 use tidegate_metrics::{Metrics, SpanOutcome};
-use tidegate_proxy::upstream::HostLookup;
 
 /// Maximum number of requests whose spans wait for the collector.
 const QUEUE: usize = 1024;

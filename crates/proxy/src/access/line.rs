@@ -17,11 +17,11 @@ use super::traces::RequestSpan;
 #[cfg(feature = "otlp")]
 use super::traces::RequestSummary;
 use super::{TARGET, sample};
-use crate::admin::talkers::{TalkerRecorder, Use};
+use crate::server::Rejection;
+use crate::talkers::{TalkerRecorder, Use};
+use crate::upstream::{LastAttempt, RequestBody, Trace};
 use tidegate_layer::layer::{Peer, ReportHandle, RequestReport};
 use tidegate_limit::clock::{Stopwatch, Timestamp};
-use tidegate_proxy::server::Rejection;
-use tidegate_proxy::upstream::{LastAttempt, RequestBody, Trace};
 
 /// The status of a request whose client disconnected before the response, as in nginx.
 const CLIENT_GONE: u16 = 499;
@@ -205,7 +205,7 @@ impl Drop for LogLine {
 }
 
 /// Logs a request that the server rejected before it reached the access log layer.
-pub(crate) fn log_rejection(rejection: &Rejection<'_>) {
+pub fn log_rejection(rejection: &Rejection<'_>) {
     let Rejection { peer, status, cause, request_line } = *rejection;
     let (method, path) = request_line.map(|(method, path, _)| (method.as_str(), path)).unzip();
     let protocol = request_line.map(|(_, _, version)| protocol(version));

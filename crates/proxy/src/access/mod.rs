@@ -28,34 +28,33 @@ use http_body_util::{Either, Full};
 use pin_project_lite::pin_project;
 use tower::Service;
 
-use self::body::BoxError;
-pub(crate) use self::body::LoggedBody;
+pub use self::body::LoggedBody;
 use self::catch_panic::{CatchPanic, Panicked, catch_panic, catch_panics};
 use self::line::LogLine;
-pub(crate) use self::line::log_rejection;
-pub(crate) use self::sample::set_sample;
-pub(crate) use self::traces::Traces;
-use crate::admin::talkers::TalkerRecorder;
+pub use self::line::log_rejection;
+pub use self::sample::set_sample;
+pub use self::traces::Traces;
+use crate::forward::Forward;
+use crate::talkers::TalkerRecorder;
+use crate::transport::BodyData;
+use crate::upstream::{BoxError, RequestBody};
 use tidegate_layer::layer::{RateLimited, X_REQUEST_ID};
 use tidegate_layer::local_response::{GrpcCall, LocalResponse};
 use tidegate_metrics::Metrics;
-use tidegate_proxy::forward::Forward;
-use tidegate_proxy::transport::BodyData;
-use tidegate_proxy::upstream::RequestBody;
 
 /// The target of access log events, which separates them from the program log.
-pub(crate) const TARGET: &str = "tidegate::access";
+pub const TARGET: &str = "tidegate::access";
 
 /// The target of events about traces. The path of their module would make them a part of the access log.
 const TRACES_TARGET: &str = "tidegate::traces";
 
 /// Writes an access log line for each request to the inner service, and makes its trace.
 #[derive(Debug, Default)]
-pub(crate) struct AccessLogLayer(Recorders);
+pub struct AccessLogLayer(Recorders);
 
 /// A service with an access log. See [`AccessLogLayer`].
 #[derive(Clone, Debug)]
-pub(crate) struct AccessLog<S> {
+pub struct AccessLog<S> {
     inner: S,
     /// Together, since each connection has a copy of the service.
     recorders: Arc<Recorders>,
@@ -73,7 +72,7 @@ const _: () = assert!(size_of::<AccessLog<RateLimited<Forward>>>() <= 16);
 
 pin_project! {
     /// The response future of [`AccessLog`].
-    pub(crate) struct ResponseFuture<F> {
+    pub struct ResponseFuture<F> {
         // `None` if the call panicked.
         #[pin]
         inner: Option<CatchPanic<F>>,
@@ -85,17 +84,18 @@ pin_project! {
 }
 
 impl AccessLogLayer {
-    pub(crate) fn new(traces: Traces) -> Self {
+    /// Creates a layer that makes traces.
+    pub fn new(traces: Traces) -> Self {
         Self(Recorders { traces, talkers: None })
     }
 
     /// Counts the requests of clients, while the recorder is on.
-    pub(crate) fn with_talkers(self, talkers: Option<Arc<TalkerRecorder>>) -> Self {
+    pub fn with_talkers(self, talkers: Option<Arc<TalkerRecorder>>) -> Self {
         Self(Recorders { talkers, ..self.0 })
     }
 
     /// Wraps a service.
-    pub(crate) fn layer<S>(self, inner: S) -> AccessLog<S> {
+    pub fn layer<S>(self, inner: S) -> AccessLog<S> {
         AccessLog { inner, recorders: Arc::new(self.0) }
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use http::Request;
 
 use super::TRACES_TARGET;
+use crate::upstream::{HostLookup, RequestBody};
 use tidegate_layer::layer::RateLimitLayer;
 use tidegate_metrics::Metrics;
-use tidegate_proxy::upstream::{HostLookup, RequestBody};
 
 /// No traces.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Traces;
+pub struct Traces;
 
 /// The span of a request, which has no value in this build.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) enum RequestSpan {}
 #[expect(clippy::unused_self, reason = "a build with the feature has the same methods")]
 impl Traces {
     /// Warns if the environment has an endpoint for traces.
-    pub(crate) fn start(_: &Arc<Metrics>, _: &RateLimitLayer, _: &HostLookup) -> Self {
+    pub fn start(_: &Arc<Metrics>, _: &RateLimitLayer, _: &HostLookup) -> Self {
         if std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_some_and(|endpoint| !endpoint.is_empty()) {
             tracing::warn!(target: TRACES_TARGET, "`OTEL_EXPORTER_OTLP_ENDPOINT` has no effect, because this build lacks the feature `otlp`");
         }
@@ -31,5 +31,6 @@ impl Traces {
         None
     }
 
-    pub(crate) fn flush(&self) {}
+    /// Does nothing.
+    pub fn flush(&self) {}
 }

@@ -11,12 +11,12 @@ use http_body_util::{BodyExt, Empty};
 use tower::Layer;
 
 use super::*;
+use crate::server::{Drain, DrainTrigger, GatewayConnections, Server, bind};
+use crate::upstream::BoxError;
 use crate::wire::raw::Raw;
 use crate::wire::soon;
 use tidegate_config::{Config, Listen, ListenAddress};
 use tidegate_layer::layer::RateLimitLayer;
-use tidegate_proxy::server::{Drain, DrainTrigger, GatewayConnections, Server, bind};
-use tidegate_proxy::upstream::BoxError;
 use tidegate_rules::client::AddressRules;
 
 const RULES: &str = "

@@ -7,8 +7,8 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use opentelemetry_http::{Bytes, HttpClient, HttpError};
 
-use tidegate_proxy::upstream::HostLookup;
-use tidegate_proxy::upstream::http_client::send;
+use crate::upstream::HostLookup;
+use crate::upstream::http_client::send;
 
 /// Maximum size of a response of the collector, in bytes.
 const MAX_RESPONSE: usize = 64 * 1024;

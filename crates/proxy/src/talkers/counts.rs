@@ -15,9 +15,12 @@ pub(super) const SLOTS: usize = 1_024;
 
 /// An amount that clients are listed by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Amount {
+pub enum Amount {
+    /// Requests, rejected or not.
     Requests,
+    /// The bytes of both bodies.
     Bytes,
+    /// The permits of all limits together.
     Permits,
 }
 
@@ -39,10 +42,10 @@ type Sketch = FrequentItemsSketch<Key>;
 
 impl Amount {
     /// All amounts, in the order of their declaration.
-    pub(crate) const ALL: [Self; 3] = [Self::Requests, Self::Bytes, Self::Permits];
+    pub const ALL: [Self; 3] = [Self::Requests, Self::Bytes, Self::Permits];
 
     /// Returns the name in the API.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Requests => "requests",
             Self::Bytes => "bytes",
@@ -51,7 +54,7 @@ impl Amount {
     }
 
     /// Returns the amount with a name in the API.
-    pub(crate) fn parse(name: &str) -> Option<Self> {
+    pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|amount| amount.as_str() == name)
     }
 }

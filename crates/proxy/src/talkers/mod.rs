@@ -6,7 +6,6 @@
 
 mod counts;
 mod history;
-pub(super) mod list;
 
 #[cfg(test)]
 mod tests;
@@ -19,14 +18,14 @@ use hashbrown::DefaultHashBuilder;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 
-pub(crate) use self::counts::Amount;
+pub use self::counts::Amount;
 use self::counts::{Counts, Key};
 use self::history::History;
 use tidegate_limit::clock::Timestamp;
 
 /// The talkers of a gateway.
 #[derive(Debug, Default)]
-pub(crate) struct Talkers {
+pub struct Talkers {
     /// One for each worker.
     recorders: Box<[Arc<TalkerRecorder>]>,
     history: Mutex<History>,
@@ -34,7 +33,7 @@ pub(crate) struct Talkers {
 
 /// Counts the requests of one worker until the control thread collects them.
 #[derive(Debug)]
-pub(crate) struct TalkerRecorder {
+pub struct TalkerRecorder {
     is_on: AtomicBool,
     /// Only the control thread uses the lock too, for less than a microsecond.
     counts: Mutex<Counts>,
@@ -43,35 +42,40 @@ pub(crate) struct TalkerRecorder {
 
 /// The amounts of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Use {
+pub struct Use {
     /// The bytes of both bodies.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// The permits of all limits together.
-    pub(crate) permits: u64,
+    pub permits: u64,
 }
 
 /// A client with its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Talker {
-    pub(crate) client: IpNet,
-    pub(crate) requests: Bounds,
-    pub(crate) bytes: Bounds,
-    pub(crate) permits: Bounds,
+pub struct Talker {
+    /// The address; for IPv6 the network that counts as one client.
+    pub client: IpNet,
+    /// Its requests.
+    pub requests: Bounds,
+    /// The bytes of their bodies.
+    pub bytes: Bounds,
+    /// The permits of their limits.
+    pub permits: Bounds,
 }
 
 /// A count of a sketch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Bounds {
+pub struct Bounds {
     /// The highest possible value.
-    pub(crate) count: u64,
+    pub count: u64,
     /// The difference to the lowest possible value.
-    pub(crate) error: u64,
+    pub error: u64,
 }
 
 // === impl Talkers ===
 
 impl Talkers {
-    pub(crate) fn new(workers: usize) -> Self {
+    /// Creates the talkers of a gateway with this many workers, which do not count yet.
+    pub fn new(workers: usize) -> Self {
         let hasher = DefaultHashBuilder::default(); // the same for all, since their sketches are merged
         let recorder = || TalkerRecorder {
             is_on: AtomicBool::new(false),
@@ -82,12 +86,12 @@ impl Talkers {
     }
 
     /// Returns the recorder of a worker.
-    pub(crate) fn recorder(&self, worker: usize) -> Option<Arc<TalkerRecorder>> {
+    pub fn recorder(&self, worker: usize) -> Option<Arc<TalkerRecorder>> {
         self.recorders.get(worker).cloned()
     }
 
     /// Sets whether workers count. Forgets all counts otherwise.
-    pub(crate) fn set_on(&self, is_on: bool) {
+    pub fn set_on(&self, is_on: bool) {
         self.recorders.iter().for_each(|recorder| recorder.is_on.store(is_on, Ordering::Relaxed));
         if !is_on {
             self.recorders.iter().for_each(|recorder| _ = recorder.take());
@@ -96,14 +100,14 @@ impl Talkers {
     }
 
     /// Collects the counts of the workers.
-    pub(crate) fn collect(&self, now: Timestamp) {
+    pub fn collect(&self, now: Timestamp) {
         for counts in self.recorders.iter().filter(|recorder| recorder.is_on()).filter_map(|recorder| recorder.take()) {
             self.history.lock().add(now, &counts);
         }
     }
 
     /// Returns the clients with the most of an amount in the current minute and the `minutes` before, at most `max`.
-    pub(crate) fn top(&self, now: Timestamp, minutes: u64, by: Amount, max: usize) -> Vec<Talker> {
+    pub fn top(&self, now: Timestamp, minutes: u64, by: Amount, max: usize) -> Vec<Talker> {
         self.collect(now);
         let counts = self.history.lock().merged(now, minutes);
         let top = counts.most(by);
@@ -125,12 +129,12 @@ impl Talkers {
 
 impl TalkerRecorder {
     /// Returns `true` if requests are counted.
-    pub(crate) fn is_on(&self) -> bool {
+    pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
     /// Counts a request of a client.
-    pub(crate) fn record(&self, client: IpNet, used: Use) {
+    pub fn record(&self, client: IpNet, used: Use) {
         let key = Key::new(client, &self.hasher);
         self.counts.lock().add(key, used);
     }

@@ -7,11 +7,11 @@ use axum::extract::{RawQuery, State};
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Amount, Talker};
 use crate::admin::Admin;
 use crate::admin::problem::Problem;
 use crate::admin::query::Parameters;
 use tidegate_limit::clock::wall_time;
+use tidegate_proxy::talkers::{Amount, Talker};
 use tidegate_rules::charge::ClientId;
 
 /// The maximum number of clients in a response.

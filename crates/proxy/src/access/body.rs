@@ -9,14 +9,13 @@ use http_body_util::{Either, Full};
 
 use super::catch_panic::catch_panic;
 use super::line::LogLine;
+use crate::transport::{BodyData, poll_body_data};
+use crate::upstream::BoxError;
 use tidegate_metrics::Metrics;
-use tidegate_proxy::transport::{BodyData, poll_body_data};
-
-pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of the inner service, or of a response of the gateway itself.
 #[derive(Debug)]
-pub(crate) struct LoggedBody<B> {
+pub struct LoggedBody<B> {
     body: Either<B, Full<Bytes>>,
     /// `None` if the request is neither logged, traced nor counted.
     line: Option<Box<LogLine>>,

@@ -21,17 +21,17 @@ use self::export::{Exporter, SpanQueue};
 use self::settings::{Sampler, Settings};
 pub(super) use self::spans::RequestSummary;
 use super::TRACES_TARGET;
+use crate::upstream::{HostLookup, RequestBody};
 use tidegate_layer::layer::RateLimitLayer;
 use tidegate_limit::clock::system_time;
 use tidegate_limit::random::random;
 use tidegate_metrics::Metrics;
-use tidegate_proxy::upstream::{HostLookup, RequestBody};
 
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// The traces of a gateway. Clones share them. Without an endpoint in the environment, no request is traced.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Traces(Option<Arc<ActiveTraces>>);
+pub struct Traces(Option<Arc<ActiveTraces>>);
 
 #[derive(Debug)]
 struct ActiveTraces {
@@ -60,7 +60,7 @@ pub(super) struct RequestSpan {
 impl Traces {
     /// Reads the environment, and starts the thread that sends spans to the collector. If a setting is invalid, logs
     /// it and makes no traces, so that the gateway still serves.
-    pub(crate) fn start(metrics: &Arc<Metrics>, layer: &RateLimitLayer, hosts: &HostLookup) -> Self {
+    pub fn start(metrics: &Arc<Metrics>, layer: &RateLimitLayer, hosts: &HostLookup) -> Self {
         let settings = match Settings::from_environment() {
             Ok(Some(settings)) => settings,
             Ok(None) => return Self::default(),
@@ -104,7 +104,7 @@ impl Traces {
     }
 
     /// Sends the spans in the queue to the collector, for a bounded time. There are no spans afterwards.
-    pub(crate) fn flush(&self) {
+    pub fn flush(&self) {
         if let Some(traces) = &self.0 {
             traces.exporter.flush();
         }
