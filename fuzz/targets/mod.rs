@@ -7,6 +7,7 @@ mod address;
 mod bucket;
 mod call;
 mod client;
+mod convert;
 mod messages;
 mod paths;
 mod proxy;
@@ -16,6 +17,7 @@ pub use address::address;
 pub use bucket::bucket;
 pub use call::call;
 pub use client::client;
+pub use convert::convert;
 pub use messages::{chunks, request, response};
 pub use paths::path;
 pub use proxy::proxy;
@@ -25,7 +27,7 @@ pub use take::take;
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("request", request),
     ("response", response),
     ("chunks", chunks),
@@ -36,6 +38,7 @@ pub const TARGETS: [(&str, Target); 11] = [
     ("call", call),
     ("take", take),
     ("rules", rules),
+    ("convert", convert),
     ("bucket", bucket),
 ];
 

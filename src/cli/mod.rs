@@ -1,6 +1,7 @@
 //! The commands, one file each, and their shared arguments. Only this module prints to the terminal.
 
 mod check;
+mod convert;
 mod demo;
 mod diff;
 mod explain;
@@ -51,6 +52,9 @@ enum Command {
     Demo(CommonArgs),
     /// Report all errors of a rule file
     Check(check::CheckArgs),
+    /// Write a rule file from the configuration of nginx, ingress-nginx, Kong, envoyproxy/ratelimit, Traefik, Spring Cloud
+    /// Gateway or Sentinel, and report every difference; exits with 1 if a setting is lost
+    Convert(convert::ConvertArgs),
     /// Show what a reload would change, and what happens to the permits in use
     Diff(diff::DiffArgs),
     /// Reload the rule file of a running gateway
@@ -194,6 +198,7 @@ pub fn main() -> ExitCode {
         Some(Command::Exempt(args)) => with_output(|out, errors| operate::exempt(&args, out, errors)),
         Some(Command::Adjust(args)) => with_output(|out, errors| operate::adjust(&args, out, errors)),
         Some(Command::Overrides(args)) => with_output(|out, errors| operate::overrides(&args, out, errors)),
+        Some(Command::Convert(args)) => with_output(|out, errors| convert::convert(&args, out, errors)),
         Some(Command::Diff(args)) => with_output(|out, errors| diff::diff(&args, out, errors)),
         Some(Command::Reload(args)) => with_output(|out, errors| reload::reload(&args, out, errors)),
         Some(Command::Schema) => with_output(|out, _| generate::schema(out)),

@@ -28,6 +28,7 @@ mod compression;
 mod compression_memory;
 mod concurrency;
 mod control_plane;
+mod convert;
 mod corpora;
 mod cors;
 mod dashboard;

@@ -20,12 +20,12 @@ fn migration_rule_files_are_valid() {
     }
 }
 
-/// Each block names its file after the language, and consists of successive lines of it.
+/// Each block names its file after the language, and consists of successive lines of it. Blocks of commands have no file.
 #[test]
 fn migration_page_quotes_the_example_files() {
     let page = Page::read(pages::root().join("docs/migrate.md"));
     let mut quoted = BTreeSet::new();
-    for block in page.blocks() {
+    for block in page.blocks().into_iter().filter(|block| block.language != "sh") {
         let place = format!("docs/migrate.md:{}", block.line);
         let (_, file) = block.language.split_once(' ').unwrap_or_else(|| panic!("{place}: the block names no file"));
         let text = fs::read_to_string(pages::root().join(file)).unwrap_or_else(|error| panic!("{place}: {error}"));

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use crate::report::Place;
-use crate::sources::ReadError;
+
+/// The longest file, in bytes.
+pub const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Why files could not be converted.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -41,6 +43,25 @@ pub enum ConvertError {
     #[error("{0}")]
     Bound(String),
 }
+
+/// Why a file cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// The file does not exist.
+    #[error("the file does not exist")]
+    Missing,
+    /// The file is longer than [`MAX_FILE_BYTES`].
+    #[error("the file is longer than {} MiB", MAX_FILE_BYTES >> 20)]
+    TooLong,
+    /// The file is not UTF-8 text.
+    #[error("the file is not UTF-8 text")]
+    NotText,
+    /// The system reports another error.
+    #[error("{0}")]
+    Failed(String),
+}
+
+// === impl ConvertError ===
 
 impl ConvertError {
     /// Returns a syntax error at this place.

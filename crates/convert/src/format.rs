@@ -24,7 +24,7 @@ pub enum Format {
     Sentinel,
 }
 
-/// A word that is no format.
+/// An unknown format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the formats are nginx, ingress-nginx, kong, ratelimit, traefik, spring and sentinel")]
 pub struct FormatError;

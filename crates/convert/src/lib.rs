@@ -17,7 +17,9 @@ mod ingress;
 mod kong;
 mod nginx;
 mod options;
+
 mod ratelimit;
+mod repair;
 #[allow(dead_code, reason = "until all formats use it")]
 mod report;
 mod sentinel;
@@ -56,6 +58,20 @@ pub struct Conversion {
     pub report: Report,
 }
 
+impl Conversion {
+    /// Returns the report as JSON: the format, the number of each verdict, the findings, and the names of more files.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        let counts = Verdict::ALL.map(|verdict| (verdict.word().to_owned(), self.report.count(verdict).into()));
+        serde_json::json!({
+            "format": self.format,
+            "counts": serde_json::Map::from_iter(counts),
+            "findings": self.report.findings,
+            "files": self.more_files.iter().map(|file| file.name.as_str()).collect::<Vec<_>>(),
+        })
+    }
+}
+
 /// Converts the files of a gateway to a rule file.
 ///
 /// # Errors
@@ -77,9 +93,9 @@ pub fn convert(paths: &[PathBuf], files: &dyn Files, options: &Options) -> Resul
         Format::Sentinel => sentinel::convert,
     };
     run(&mut input, &mut draft, &mut report)?;
+    repair::repair(&mut draft, &mut report);
     report.sort();
     let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
     let title = format!("Written by `tidegate convert --from {format}` from {}.", names.join(", "));
-    let (rules, more_files) = draft.finish(&title);
-    Ok(Conversion { format, rules, more_files, report })
+    Ok(Conversion { format, rules: draft.text(&title), more_files: draft.more_files, report })
 }

@@ -1,8 +1,9 @@
 //! Helpers of the tests of all formats.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use tidegate_config::Config;
+use tidegate_config::{AnyIdentities, RuleFile, WrittenRules};
 
 use crate::format::Format;
 use crate::options::Options;
@@ -10,7 +11,7 @@ use crate::sources::texts::Texts;
 use crate::{Conversion, convert};
 
 /// Converts files of the format. All but those with the prefix `include:` are arguments of the command. Checks that the
-/// rule file is valid for a layer, whose checks are those of the gateway without files of certificates.
+/// rule file is valid.
 #[track_caller]
 pub(crate) fn converted<const N: usize>(format: Format, files: [(&str, &str); N]) -> Conversion {
     converted_with(&Options { format: Some(format), ..Options::default() }, files)
@@ -23,10 +24,17 @@ pub(crate) fn converted_with<const N: usize>(options: &Options, files: [(&str, &
     let paths: Vec<PathBuf> = given.map(|(name, _)| PathBuf::from(name)).collect();
     let texts: Texts = files.iter().map(|&(name, text)| (name.trim_start_matches("include:"), text)).collect();
     let conversion = convert(&paths, &texts, options).unwrap();
-    if let Err(problems) = Config::parse(&conversion.rules) {
-        panic!("the rule file is not valid:\n{}\n{problems}", conversion.rules);
-    }
+    check(&conversion.rules);
     conversion
+}
+
+/// Checks that a rule file is valid for the gateway, without the files that it names.
+#[track_caller]
+pub(crate) fn check(rules: &str) {
+    let written = WrittenRules { name: "<rules>".into(), text: rules.to_owned(), variables: Vec::new() };
+    if let Err(error) = RuleFile::Written(Arc::new(written)).check_without_referenced_files(&AnyIdentities) {
+        panic!("the rule file is not valid:\n{rules}\n{error}");
+    }
 }
 
 /// Returns the rule file and the report of a conversion, for snapshots.

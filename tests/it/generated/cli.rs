@@ -9,8 +9,8 @@ const INTRODUCTION: &str = "# Command line
 
 The program prints this text with `-h`, and more with `--help`. `UPDATE_DOCS=1 cargo test --test it -- generated` writes this page.
 
-Exit codes: 0 yes; 1 no: `check` finds errors, `diff` finds changes, `explain` finds that the request is rejected before its
-limits, or the gateway says no; 2 could not answer. An environment variable applies if its option is absent.
+Exit codes: 0 yes; 1 no: `check` finds errors, `convert` loses settings, `diff` finds changes, `explain` finds that the request is
+rejected before its limits, or the gateway says no; 2 could not answer. An environment variable applies if its option is absent.
 
 The program writes its completions, its manual pages and the schema of the rule file:
 

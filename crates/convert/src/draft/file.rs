@@ -1,18 +1,17 @@
 //! The rule file as one map.
 
 use super::value::{Map, Value};
-use super::writer::write;
-use super::{Draft, Listen, NewFile};
+use super::writer::{one_line, write};
+use super::{Draft, Listen};
 use crate::report::Place;
 
 /// The address of a gateway whose source names none.
 const DEFAULT_LISTEN: &str = "0.0.0.0:8080";
 
 impl Draft {
-    /// Returns the text of the rule file, and the files that it names. `title` is the comment in its first line.
-    pub(crate) fn finish(self, title: &str) -> (String, Vec<NewFile>) {
-        let text = format!("# {}\n{}", one_line(title), write(&self.map()));
-        (text, self.more_files)
+    /// Returns the text of the rule file. `title` is the comment in its first line.
+    pub(crate) fn text(&self, title: &str) -> String {
+        format!("# {}\n{}", one_line(title), write(&self.map()))
     }
 
     fn map(&self) -> Map {
@@ -79,9 +78,4 @@ fn set_named<'n>(map: &mut Map, key: &str, items: impl Iterator<Item = (&'n Stri
     if !entries.is_empty() {
         map.set(key, Map { entries, comment: None });
     }
-}
-
-/// Returns a text in which control characters are spaces, for a comment.
-pub(super) fn one_line(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }

@@ -39,10 +39,18 @@ pub(crate) struct Draft {
     pub(crate) more: Map,
     /// Files that the rule file names.
     pub(crate) more_files: Vec<NewFile>,
-    upstream_names: Names,
-    limit_names: Names,
-    route_names: Names,
-    tier_names: Names,
+    /// The names of all items.
+    pub(crate) names: ItemNames,
+}
+
+/// The names of the items of each kind.
+#[derive(Debug, Default)]
+pub(crate) struct ItemNames {
+    upstreams: Names,
+    limits: Names,
+    routes: Names,
+    tiers: Names,
+    listeners: Names,
 }
 
 /// A listener.
@@ -78,22 +86,27 @@ pub struct NewFile {
 impl Draft {
     /// Returns an unused name for an upstream, similar to `wish`.
     pub(crate) fn upstream_name(&mut self, wish: &str) -> String {
-        self.upstream_names.unused(wish)
+        self.names.upstreams.unused(wish)
     }
 
     /// Returns an unused name for a shared limit, similar to `wish`. A limit of a route uses [`valid_name`].
     pub(crate) fn limit_name(&mut self, wish: &str) -> String {
-        self.limit_names.unused(wish)
+        self.names.limits.unused(wish)
     }
 
     /// Returns an unused name for a route, similar to `wish`.
     pub(crate) fn route_name(&mut self, wish: &str) -> String {
-        self.route_names.unused(wish)
+        self.names.routes.unused(wish)
     }
 
     /// Returns an unused name for a tier, similar to `wish`.
     pub(crate) fn tier_name(&mut self, wish: &str) -> String {
-        self.tier_names.unused(wish)
+        self.names.tiers.unused(wish)
+    }
+
+    /// Returns an unused name for a listener, similar to `wish`.
+    pub(crate) fn listener_name(&mut self, wish: &str) -> String {
+        self.names.listeners.unused(wish)
     }
 
     /// Returns the name of the upstream for routes whose source names no server. The first call adds it.

@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use super::file::one_line;
 use super::value::{Map, Value};
 
 /// The longest line that a flow value may fill, in bytes.
@@ -30,7 +29,7 @@ pub(super) fn write(map: &Map) -> String {
     text
 }
 
-/// Returns `true` for a list or map of maps: at the top of a file, each of its items has lines of its own.
+/// Returns `true` for a list or map of maps: at the top of a file, each item starts a line.
 fn is_block(value: &Value) -> bool {
     match value {
         Value::List(items) => items.iter().any(|item| matches!(item, Value::Map(_))),
@@ -48,7 +47,7 @@ fn entry(name: &str, value: &Value, indent: usize) -> Vec<String> {
     }
 }
 
-/// Returns the lines of an entry whose value has lines of its own.
+/// Returns the lines of an entry whose value starts on the next line.
 fn opened(key: &str, value: &Value) -> Vec<String> {
     let comment = match value {
         Value::Map(map) => comment(map),
@@ -124,6 +123,11 @@ fn has_inner_comment(value: &Value) -> bool {
 /// Returns the comment of a map with the space before it.
 fn comment(map: &Map) -> String {
     map.comment.as_ref().map_or_else(String::new, |comment| format!(" # {}", one_line(comment)))
+}
+
+/// Returns a text in which control characters are spaces, for a comment.
+pub(super) fn one_line(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
 /// Returns the value in one line.

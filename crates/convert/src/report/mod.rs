@@ -17,7 +17,7 @@ pub struct Report {
     pub findings: Vec<Finding>,
 }
 
-/// What has become of a setting.
+/// A setting, and its equivalent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The place of the setting.

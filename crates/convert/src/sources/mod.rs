@@ -8,11 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::ConvertError;
+pub use crate::error::{MAX_FILE_BYTES, ReadError};
 use crate::options::Options;
 use crate::report::Place;
-
-/// The longest file, in bytes.
-pub const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// The most bytes of all reads together. A file counts each time that it is included.
 const MAX_BYTES: usize = 64 << 20;
@@ -37,23 +35,6 @@ pub trait Files {
     /// # Errors
     /// Fails if a folder cannot be read, or too many files match.
     fn list(&self, pattern: &Path) -> Result<Vec<PathBuf>, ReadError>;
-}
-
-/// Why a file cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReadError {
-    /// The file does not exist.
-    #[error("the file does not exist")]
-    Missing,
-    /// The file is longer than [`MAX_FILE_BYTES`].
-    #[error("the file is longer than {} MiB", MAX_FILE_BYTES >> 20)]
-    TooLong,
-    /// The file is not UTF-8 text.
-    #[error("the file is not UTF-8 text")]
-    NotText,
-    /// The system reports another error.
-    #[error("{0}")]
-    Failed(String),
 }
 
 /// The files and the options of a conversion.
