@@ -67,7 +67,7 @@ end
 local function budget_of(inner)
   local budget = {}
   for name, value in pairs(inner) do budget[name] = value end
-  budget.keys, budget.args, budget.grant = inner.keys + 2, inner.args + 2, nil
+  budget.keys, budget.args, budget.grant, budget.inner = inner.keys + 2, inner.args + 2, nil, inner
 
   function budget.limiter(words, now)
     local inner_words = { unpack(words, 3, 2 + inner.args) }

@@ -67,6 +67,11 @@ end
 
 -- Charges one grant of a late charge to the bucket with this first key.
 local function charge_grant(algorithm, charge, limiter, key, words, permits, at, now, random)
+  -- The leases of a budget depend on the present: a charge in the past leaves them alone.
+  if algorithm.inner then
+    algorithm, words = algorithm.inner, { unpack(words, 3) }
+    limiter = algorithm.limiter(words, now)
+  end
   local bucket = algorithm.open(limiter, key, now)
   if bucket.failure then return end
   at = math.min(now, math.max(at, bucket.date or now))

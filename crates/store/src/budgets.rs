@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::cancel::CancelOnDrop;
+#[cfg(feature = "redis")]
+use crate::cancel::Reserving;
 use crate::{Backend, Store, StoreError, backend};
 #[cfg(feature = "redis")]
 use crate::{multi_slot, negative_cache::NegativeCache, redis::Redis};
-use tidegate_rules::charge::{Charge, ChargeKind, Outcome, ReservationId, Turn};
+use tidegate_rules::charge::{Charge, ChargeKind, Granted, Outcome, ReservationId, Turn};
 
 /// The pause before a settlement is repeated, at first and at most.
 const PAUSE: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(5)];
@@ -24,13 +25,21 @@ const PAUSE: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(5)
 /// How long a settlement is repeated. As long, Redis can correct the charge of a lease that has ended.
 const REPEATED_FOR: Duration = Duration::from_secs(600);
 
-/// An open reservation, or what several decisions have reserved for one request. If it is dropped without a settlement, all of
-/// it is charged.
+/// How long after its first cancellation a reservation is cancelled again: longer than Redis needs to receive a call of a
+/// connection that has ended.
+const CANCELLED_AGAIN_AFTER: Duration = Duration::from_secs(5);
+
+/// An open reservation, or several of one bucket for one request. If it is dropped without a settlement, all of it is charged.
 #[derive(Debug)]
 pub struct Reservation {
     store: Store,
-    /// The reservation, with all of its permits.
-    charge: Charge,
+    first: Charge,
+    /// The reservations that were added.
+    more: Vec<Charge>,
+    /// The grant, if this gateway's share of the limit has made it instead of a reservation in Redis.
+    local: Option<Granted>,
+    /// The cost; `None` if it is unknown.
+    cost: Option<u32>,
 }
 
 type ReserveFuture<'s> = Pin<Box<dyn Future<Output = Result<Outcome, StoreError>> + Send + 's>>;
@@ -47,18 +56,27 @@ impl Store {
     /// Keeps a granted reservation open. In Redis, to be called in a Tokio runtime.
     #[doc(hidden)]
     pub fn keep(&self, charge: &Charge) -> Reservation {
+        self.keep_open(charge);
+        Reservation { store: self.clone(), first: charge.clone(), more: Vec::new(), local: None, cost: None }
+    }
+
+    /// Keeps a reservation that [`take_locally`](Self::take_locally) has granted: the share of the gateway has charged all of it.
+    #[doc(hidden)]
+    pub fn keep_locally(&self, granted: Granted) -> Reservation {
+        let first = granted.charge.clone();
+        Reservation { store: self.clone(), first, more: Vec::new(), local: Some(granted), cost: None }
+    }
+
+    fn keep_open(&self, charge: &Charge) {
         backend!(self, |_| {}, |redis| redis.store().keep_reservation(charge));
-        Reservation { store: self.clone(), charge: charge.clone() }
     }
 
     /// Makes charges with reservations, all or none. A boxed future: the type of the future of [`take`](Self::take) is part of the
     /// type of each request, whose depth is bounded in programs with a layer.
-    pub(crate) fn reserve<'s>(&'s self, charges: &'s [Charge], cancel: CancelOnDrop<'s>) -> ReserveFuture<'s> {
-        Box::pin(async move {
-            let result = self.decide(charges).await;
-            cancel.finish(&result);
-            result
-        })
+    #[cfg(feature = "redis")]
+    pub(crate) fn reserve(&self, charges: &[Charge]) -> ReserveFuture<'static> {
+        let decide = |store: Self, charges: Vec<Charge>| async move { store.decide(&charges).await };
+        Box::pin(Reserving::new(self, charges, decide).finish())
     }
 
     async fn decide(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
@@ -67,13 +85,44 @@ impl Store {
 
     /// Charges the cost of a reservation, and ends the reservation. Does nothing for other charges.
     pub(crate) fn settle(&self, reservation: &Charge, permits: u32) {
-        let ChargeKind::Reserve(id) = reservation.kind else { return };
-        let settled = Charge { kind: ChargeKind::Settle(id), turn: Turn::Any, permits, ..reservation.clone() };
+        self.send_settlement(reservation, permits, false);
+    }
+
+    /// Cancels a reservation that may have been made. If its call had no reply, the call can arrive after the first
+    /// cancellation.
+    pub(crate) fn cancel(&self, reservation: &Charge) {
+        self.send_settlement(reservation, 0, true);
+    }
+
+    fn send_settlement(&self, reservation: &Charge, permits: u32, is_repeated: bool) {
+        let Some(settled) = reservation.settled(permits) else { return };
         backend!(self, |memory| _ = memory.take(&[settled]), |redis| {
             let redis = Arc::clone(redis);
+            let settle = async move {
+                settle_in_redis(&redis, &settled).await;
+                if is_repeated {
+                    sleep(CANCELLED_AGAIN_AFTER).await;
+                    settle_in_redis(&redis, &settled).await;
+                }
+            };
             // Without a runtime, the process ends: Redis charges the reservation.
             if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                runtime.spawn(settle_in_redis(redis, settled));
+                runtime.spawn(settle);
+            }
+        });
+    }
+
+    /// Charges the cost of a request that the share of this gateway has granted.
+    fn settle_locally(&self, granted: Granted, cost: u32) {
+        backend!(self, |_| {}, |redis| {
+            let (fallback, reserved) = (redis.store().fallback(), granted.charge.permits);
+            match cost.checked_sub(reserved) {
+                Some(0) => {}
+                Some(more) => fallback.charge_later(&Charge { permits: more, ..granted.charge }),
+                None => {
+                    let charge = Charge { permits: reserved - cost, ..granted.charge };
+                    fallback.give_back(&[Granted { charge, ..granted }]);
+                }
             }
         });
     }
@@ -81,9 +130,9 @@ impl Store {
 
 /// Repeats a settlement until Redis replies.
 #[cfg(feature = "redis")]
-async fn settle_in_redis(redis: Arc<NegativeCache<Redis>>, settled: Charge) {
+async fn settle_in_redis(redis: &NegativeCache<Redis>, settled: &Charge) {
     let (deadline, [mut pause, max_pause]) = (Instant::now() + REPEATED_FOR, PAUSE);
-    while let Err(error) = multi_slot::take(&redis, from_ref(&settled)).await {
+    while let Err(error) = multi_slot::take(redis, from_ref(settled)).await {
         if Instant::now() + pause > deadline {
             return tracing::warn!(%error, "failed to settle a reservation");
         }
@@ -95,31 +144,46 @@ async fn settle_in_redis(redis: Arc<NegativeCache<Redis>>, settled: Charge) {
 impl Reservation {
     /// The reserved permits.
     pub fn permits(&self) -> u32 {
-        self.charge.permits
+        self.more.iter().fold(self.first.permits, |sum, charge| sum.saturating_add(charge.permits))
     }
 
-    /// Reserves more permits. Returns `false` if the budget does not have them.
+    /// Reserves more permits. Returns `false` if the budget does not have them, or if the share of this gateway has granted the
+    /// reservation.
     ///
     /// # Errors
     /// The store did not decide; see [`StoreError`].
     pub async fn extend(&mut self, permits: u32) -> Result<bool, StoreError> {
-        let more = Charge { permits, turn: Turn::Any, ..self.charge.clone() };
-        let granted = self.store.decide(from_ref(&more)).await?.granted();
+        if self.local.is_some() {
+            return Ok(false);
+        }
+        // With its own name: a caller that leaves cancels only this reservation.
+        let kind = ChargeKind::Reserve(self.store.new_reservation());
+        let more = Charge { permits, kind, turn: Turn::Any, ..self.first.clone() };
+        let granted = self.store.take(from_ref(&more)).await?.granted();
         if granted {
-            self.charge.permits = self.charge.permits.saturating_add(permits);
+            self.store.keep_open(&more);
+            self.more.push(more);
         }
         Ok(granted)
     }
 
     /// Charges the cost, and ends the reservation. Permits above those that were reserved can be debt.
     pub fn settle(mut self, permits: u32) {
-        self.charge.permits = permits;
+        self.cost = Some(permits);
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        backend!(self.store, |_| {}, |redis| redis.store().drop_reservation(&self.charge));
-        self.store.settle(&self.charge, self.charge.permits);
+        let cost = self.cost.unwrap_or_else(|| self.permits());
+        if let Some(granted) = self.local.take() {
+            return self.store.settle_locally(granted, cost);
+        }
+        for charge in std::iter::once(&self.first).chain(&self.more) {
+            backend!(self.store, |_| {}, |redis| redis.store().drop_reservation(charge));
+        }
+        // The first settlement has the whole cost, so that the permits of the others stay reserved until then.
+        self.store.settle(&self.first, cost);
+        self.more.iter().for_each(|charge| self.store.settle(charge, 0));
     }
 }

@@ -15,6 +15,7 @@
 
 mod budgets;
 mod builder;
+#[cfg(feature = "redis")]
 mod cancel;
 mod fallback;
 mod in_flight;
@@ -41,7 +42,8 @@ use tokio::time::Instant;
 
 pub use self::budgets::Reservation;
 pub use self::builder::MemoryStoreBuilder;
-use self::cancel::CancelOnDrop;
+#[cfg(feature = "redis")]
+use self::cancel::has_reservation;
 pub use self::in_flight::{Full, InFlightSlot, RouteSlots, SlotRequest, TakenWithSlot};
 pub use self::memory::{Memory, Usage};
 #[cfg(feature = "redis")]
@@ -355,10 +357,12 @@ impl Store {
     /// The store could not decide; see [`StoreError`].
     #[doc(hidden)]
     pub async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
-        match CancelOnDrop::if_reserving(self, charges) {
-            Some(cancel) => self.reserve(charges, cancel).await,
-            None => backend!(self, |memory| memory.take(charges), |redis| multi_slot::take(redis, charges).await),
-        }
+        backend!(self, |memory| memory.take(charges), |redis| {
+            match has_reservation(charges) {
+                true => self.reserve(charges).await,
+                false => multi_slot::take(redis, charges).await,
+            }
+        })
     }
 
     /// Like [`take`](Self::take), with an earlier deadline than the store's. A reply after it is handled like a reply after the

@@ -1,19 +1,21 @@
 //! Limits of the tokens that responses of a language model report.
 
+mod leaving;
+mod local;
 mod model;
+mod reload;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use self::model::{INPUT, Model};
 use crate::support::gateway::TestGateway;
 use crate::support::redis::RedisServer;
 use crate::support::wire::raw::Message;
-use crate::support::wire::{soon, until};
+use crate::support::wire::{eventually, until};
 
 /// A gateway with a budget of tokens in a day.
 fn gateway(model: &Model, store: &str, tokens: u64, permits: &str) -> TestGateway {
@@ -45,6 +47,16 @@ async fn remaining(gateway: &TestGateway) -> u64 {
     state["remaining"].as_u64().unwrap_or_else(|| panic!("{text}"))
 }
 
+/// The store of a rule file. On a busy machine, a call must not end by its timeout: the share of a gateway would decide.
+fn patient(redis: &RedisServer) -> String {
+    format!("{{ url: '{}', timeout: 10s }}", redis.url())
+}
+
+/// Waits until the budget has this many permits. A client can have the whole response before the gateway has settled it.
+async fn until_remaining(gateway: &TestGateway, permits: u64) {
+    eventually(async || remaining(gateway).await == permits).await;
+}
+
 const RESERVE: &str = "reserve: { output: 50 }";
 
 #[tokio::test]
@@ -53,12 +65,12 @@ async fn usage_of_a_response_is_charged() {
     let gateway = gateway(&model, "memory", 1_000, RESERVE);
     let response = ask(&gateway, &json!({ "messages": [], "tokens": 20 })).await;
     assert_eq!(response.status(), 200, "{}", response.text());
-    assert_eq!(remaining(&gateway).await, 1_000 - INPUT - 20);
+    until_remaining(&gateway, 1_000 - INPUT - 20).await;
     assert_eq!(model.last_body()["max_completion_tokens"], 50, "a request without a bound gets one");
     assert_eq!(model.origin.last_request().field("accept-encoding").as_deref(), Some("identity"));
     ask(&gateway, &json!({ "messages": [], "tokens": 20, "max_tokens": 30 })).await;
     assert_eq!(model.last_body()["max_completion_tokens"], Value::Null);
-    assert_eq!(remaining(&gateway).await, 1_000 - 2 * (INPUT + 20));
+    until_remaining(&gateway, 1_000 - 2 * (INPUT + 20)).await;
 }
 
 #[tokio::test]
@@ -66,7 +78,7 @@ async fn weights_make_output_dearer() {
     let model = Model::start().await;
     let gateway = gateway(&model, "memory", 1_000, "weights: { input: 0.5, output: 4 }, reserve: { output: 50 }");
     ask(&gateway, &json!({ "messages": [], "tokens": 20 })).await;
-    assert_eq!(remaining(&gateway).await, 1_000 - INPUT / 2 - 80);
+    until_remaining(&gateway, 1_000 - INPUT / 2 - 80).await;
 }
 
 #[tokio::test]
@@ -77,11 +89,11 @@ async fn stream_keeps_its_usage_event_only_if_the_client_asks() {
     let text = ask(&gateway, &body).await.text();
     assert!(!text.contains("prompt_tokens") && text.ends_with("data: [DONE]\n\n"), "{text}");
     assert_eq!(model.last_body()["stream_options"], json!({ "include_usage": true }));
-    assert_eq!(remaining(&gateway).await, 1_000 - INPUT - 3);
+    until_remaining(&gateway, 1_000 - INPUT - 3).await;
     let mut asking = body;
     asking["stream_options"] = json!({ "include_usage": true });
     assert!(ask(&gateway, &asking).await.text().contains("prompt_tokens"));
-    assert_eq!(remaining(&gateway).await, 1_000 - 2 * (INPUT + 3));
+    until_remaining(&gateway, 1_000 - 2 * (INPUT + 3)).await;
 }
 
 #[tokio::test]
@@ -94,7 +106,7 @@ async fn request_above_the_budget_is_rejected_at_the_door() {
     assert!(rejected.field("retry-after").is_none(), "waiting cannot help");
     assert_eq!(model.sent(), 0);
     assert_eq!(ask(&gateway, &bound(100)).await.status(), 200);
-    assert_eq!(remaining(&gateway).await, 200 - INPUT - 20);
+    until_remaining(&gateway, 200 - INPUT - 20).await;
 }
 
 #[tokio::test]
@@ -102,12 +114,13 @@ async fn absent_usage_costs_the_reservation() {
     let model = Model::start().await;
     let gateway = gateway(&model, "memory", 1_000, RESERVE);
     let body = json!({ "messages": [], "max_tokens": 50, "silent": true });
+    let mut left = 1_000;
     for stream in [false, true] {
-        let before = remaining(&gateway).await;
         let mut body = body.clone();
         body["stream"] = stream.into();
         ask(&gateway, &body).await;
-        assert_eq!(before - remaining(&gateway).await, 50 + body.to_string().len() as u64);
+        left -= 50 + body.to_string().len() as u64;
+        until_remaining(&gateway, left).await;
     }
 }
 
@@ -118,7 +131,7 @@ async fn errors_of_the_upstream_cost_nothing() {
     for status in [400, 429, 500] {
         assert_eq!(ask(&gateway, &json!({ "messages": [], "status": status })).await.status(), status);
     }
-    assert_eq!(remaining(&gateway).await, 1_000);
+    until_remaining(&gateway, 1_000).await;
 }
 
 #[tokio::test]
@@ -135,7 +148,7 @@ routes:
         crate::support::wire::upstream::Origin::closed_port()
     )));
     assert_eq!(ask(&gateway, &json!({ "messages": [] })).await.status(), 502);
-    assert_eq!(remaining(&gateway).await, 1_000);
+    until_remaining(&gateway, 1_000).await;
 }
 
 /// The gateway reads the rest of the response.
@@ -143,12 +156,13 @@ routes:
 async fn client_that_leaves_pays_for_the_whole_response() {
     let model = Model::start().await;
     let gateway = gateway(&model, "memory", 1_000, RESERVE);
-    let body = json!({ "messages": [], "tokens": 30, "stream": true, "pause": 2 }).to_string();
+    let body = json!({ "messages": [], "tokens": 30, "stream": true, "held": true }).to_string();
     let mut client = gateway.client().await;
     client.send(request("", &body)).await;
     client.head().await.expect("a head");
     drop(client);
-    soon(async { while remaining(&gateway).await != 1_000 - INPUT - 30 {} }).await;
+    model.release(30);
+    until_remaining(&gateway, 1_000 - INPUT - 30).await;
     assert_eq!(model.sent(), INPUT + 30);
 }
 
@@ -156,43 +170,44 @@ async fn client_that_leaves_pays_for_the_whole_response() {
 async fn client_that_leaves_pays_its_reservation_with_cancel() {
     let model = Model::start().await;
     let gateway = gateway(&model, "memory", 1_000, "reserve: { output: 50 }, on_disconnect: cancel");
-    let body = json!({ "messages": [], "tokens": 1_000, "stream": true, "pause": 2, "max_tokens": 50 }).to_string();
+    let body = json!({ "messages": [], "tokens": 1_000, "stream": true, "held": true, "max_tokens": 50 }).to_string();
     let mut client = gateway.client().await;
     client.send(request("", &body)).await;
     client.head().await.expect("a head");
     drop(client);
     let reserved = 50 + body.len() as u64;
-    soon(async { while remaining(&gateway).await != 1_000 - reserved {} }).await;
+    until_remaining(&gateway, 1_000 - reserved).await;
 }
 
 /// The law of budgets: requests in flight together never cost more than the budget.
 #[tokio::test]
 async fn concurrent_streams_stay_within_the_budget() {
     let redis = RedisServer::start();
-    // On a busy machine, a call must not end by its timeout: the share of a gateway would decide.
-    let patient = |redis: &RedisServer| format!("{{ url: '{}', timeout: 10s }}", redis.url());
     let stores = ["memory".to_owned()].into_iter().chain(redis.as_ref().map(patient));
     for store in stores {
         let model = Model::start().await;
         let gateway = gateway(&model, &store, 10_000, RESERVE);
+        let rejected = AtomicU64::new(0);
         let ask = async |number: u64| {
             let tokens = 20 + number % 30;
-            ask(&gateway, &json!({ "messages": [], "tokens": tokens, "max_tokens": 200, "stream": true, "pause": 1 }))
-                .await
-                .status()
+            let body = json!({ "messages": [], "tokens": tokens, "max_tokens": 200, "stream": true, "held": true });
+            let status = ask(&gateway, &body).await.status();
+            assert!(matches!(status, 200 | 429), "{status}");
+            rejected.fetch_add(u64::from(status == 429), Ordering::SeqCst);
         };
-        let mut granted = 0;
-        for _ in 0..4 {
-            let statuses = join_all((0..200).map(ask)).await;
-            assert!(statuses.iter().all(|status| matches!(status, 200 | 429)), "{statuses:?}");
-            granted += statuses.iter().filter(|status| **status == 200).count();
+        for round in 1..=4 {
+            // All streams are open at once.
+            let all_are_decided = until(|| model.streams() + rejected.load(Ordering::SeqCst) == round * 200);
+            let release = async {
+                all_are_decided.await;
+                model.release(50 * 200);
+            };
+            tokio::join!(join_all((0..200).map(ask)), release);
+            model.hold();
             assert!(model.sent() <= 10_000, "{} tokens", model.sent());
         }
-        assert!(granted > 40, "{store}: {granted} requests");
-        let settled = async { while remaining(&gateway).await != 10_000 - model.sent() {} };
-        if timeout(Duration::from_secs(20), settled).await.is_err() {
-            panic!("{store}: {} of {}", remaining(&gateway).await, 10_000 - model.sent());
-        }
+        assert!(model.streams() > 40, "{store}: {} requests", model.streams());
+        until_remaining(&gateway, 10_000 - model.sent()).await;
     }
 }
 
@@ -201,7 +216,7 @@ async fn cost_above_the_bound_is_debt() {
     let model = Model::start().await;
     let gateway = gateway(&model, "memory", 200, RESERVE);
     ask(&gateway, &json!({ "messages": [], "tokens": 500, "max_tokens": 50 })).await;
-    assert_eq!(remaining(&gateway).await, 0);
+    until_remaining(&gateway, 0).await;
     assert_eq!(ask(&gateway, &json!({ "messages": [], "max_tokens": 1 })).await.status(), 429);
 }
 
@@ -231,7 +246,7 @@ async fn body_without_a_single_meaning_is_rejected() {
 #[tokio::test]
 async fn request_without_a_slot_reserves_nothing() {
     let redis = RedisServer::start();
-    for store in ["memory".to_owned()].into_iter().chain(redis.as_ref().map(RedisServer::url)) {
+    for store in ["memory".to_owned()].into_iter().chain(redis.as_ref().map(patient)) {
         let model = Model::start().await;
         let gateway = TestGateway::start(&format!(
             "store: {store}
@@ -244,14 +259,16 @@ routes:
     limits: [{{ name: tokens, mode: PER_CLIENT, client: ip, rate: 1000, interval: 1d, permits: {{ usage: openai, {RESERVE} }} }}]",
             model.origin.address
         ));
-        let slow = json!({ "messages": [], "tokens": 20, "stream": true, "pause": 20 });
+        let slow = json!({ "messages": [], "tokens": 20, "stream": true, "held": true });
         let long = async { ask(&gateway, &slow).await.status() };
         let busy = async {
-            until(|| model.sent() > 0).await;
-            ask(&gateway, &slow).await.status()
+            until(|| model.streams() > 0).await;
+            let status = ask(&gateway, &slow).await.status();
+            model.release(20);
+            status
         };
         assert_eq!(tokio::join!(long, busy), (200, 503), "{store}");
-        soon(async { while remaining(&gateway).await != 1_000 - INPUT - 20 {} }).await;
+        until_remaining(&gateway, 1_000 - INPUT - 20).await;
     }
 }
 
@@ -259,16 +276,18 @@ routes:
 async fn gateways_share_a_budget_through_redis() {
     let Some(redis) = RedisServer::start() else { return };
     let model = Arc::new(Model::start().await);
-    let [first, second] = [(); 2].map(|()| gateway(&model, &redis.url(), 300, RESERVE));
-    let slow = json!({ "messages": [], "tokens": 20, "max_tokens": 150, "stream": true, "pause": 20 });
+    let [first, second] = [(); 2].map(|()| gateway(&model, &patient(&redis), 300, RESERVE));
+    let slow = json!({ "messages": [], "tokens": 20, "max_tokens": 150, "stream": true, "held": true });
     let long = async { ask(&first, &slow).await.status() };
     let refused = async {
-        until(|| model.sent() > 0).await;
-        ask(&second, &slow).await
+        until(|| model.streams() > 0).await;
+        let refused = ask(&second, &slow).await;
+        model.release(20);
+        refused
     };
     let (long, refused) = tokio::join!(long, refused);
     assert_eq!((long, refused.status()), (200, 429), "the reservation of one gateway counts at the other");
     assert_eq!(refused.field("retry-after").as_deref(), Some("1"));
-    soon(async { while remaining(&second).await != 300 - INPUT - 20 {} }).await;
+    until_remaining(&second, 300 - INPUT - 20).await;
     assert_eq!(ask(&second, &json!({ "messages": [] })).await.status(), 200);
 }

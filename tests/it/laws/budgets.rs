@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use tidegate::internals::ReplayStore;
 use tidegate_limit::calendar::{Calendar, Unit};
-use tidegate_limit::{Algorithm, Quota, Wait};
-use tidegate_rules::charge::{Charge, ChargeKind, Decision, OnLost, ReservationId};
+use tidegate_limit::{Algorithm, Mode, Quota, Wait};
+use tidegate_rules::charge::{Charge, ChargeKind, Decision, Limiter, OnLost, ReservationId};
 
 use super::{START, Stores, config};
 use crate::support::charge_of;
@@ -24,6 +24,14 @@ impl<'s> Budget<'s> {
         let charge = charge_of(name, None, quota, 0);
         let limiter = charge.limiter.clone_whole().with_budget(on_lost);
         Self { stores, store, charge: Charge { limiter: limiter.into(), ..charge } }
+    }
+
+    /// Returns the same bucket after a reload.
+    fn reloaded(&self, rate: u64, on_lost: Option<OnLost>) -> Self {
+        let quota = self.charge.limiter.quota;
+        let quota = Quota::new(rate, quota.interval(), quota.algorithm()).expect("a quota");
+        let limiter = Limiter::new(self.charge.limiter.name.clone(), Mode::Overall, quota).with_budget(on_lost);
+        Self { charge: Charge { limiter: limiter.into(), ..self.charge.clone() }, ..*self }
     }
 
     fn take(&self, kind: ChargeKind, permits: u32, now: u64) -> Decision {
@@ -185,6 +193,39 @@ fn cost_above_the_budget_is_debt() {
         budget.settle(1, 25, START + 1_000);
         assert!(!budget.reserve(2, 1, START + 1_000 + 2 * MINUTE - 1).granted);
         assert!(budget.reserve(2, 1, START + 1_000 + 2 * MINUTE).granted);
+    }
+}
+
+/// The requests of earlier rules settle by those rules, at a gateway that has not reloaded yet or after its reload.
+#[test]
+fn reservations_of_earlier_rules_are_settled_exactly() {
+    let stores = Stores::start();
+    let calendar = Algorithm::FixedWindow(Calendar::utc(Unit::Minute));
+    for algorithm in [Algorithm::TokenBucket, Algorithm::SlidingWindow { segments: 6 }, calendar] {
+        for store in &stores.all {
+            let quota = Quota::new(100, MINUTE, algorithm).expect("a quota");
+            let old = Budget::new(&stores, store, &fresh_name(), quota, OnLost::Charge);
+            let (fixed, larger) = (old.reloaded(100, None), old.reloaded(200, Some(OnLost::Refund)));
+            assert!(old.reserve(1, 60, START).granted);
+            // The law does not hold while both kinds decide: a fixed cost is known at once.
+            assert!(fixed.take(ChargeKind::Take, 30, START + 1).granted);
+            for _ in 0..2 {
+                old.settle(1, 20, START + 2);
+                assert_eq!(
+                    [&old, &fixed, &larger].map(|budget| budget.remaining(START + 2)),
+                    [50, 50, 150],
+                    "{algorithm:?}"
+                );
+            }
+            // Budgets with other rates count the reservations of each other.
+            assert!(larger.reserve(2, 120, START + 3).granted);
+            assert_eq!([&old, &larger].map(|budget| budget.remaining(START + 3)), [0, 30]);
+            assert!(!old.reserve(3, 1, START + 3).granted);
+            old.settle(2, 40, START + 4);
+            assert_eq!([&old, &fixed, &larger].map(|budget| budget.remaining(START + 4)), [10, 10, 110]);
+            larger.settle(2, 40, START + 4);
+            assert_eq!(larger.remaining(START + 4), 110);
+        }
     }
 }
 

@@ -73,16 +73,14 @@ impl TestGateway {
         get(&mut Raw::connect(self.admin).await, path, "").await
     }
 
-    /// Sends a GET request to the admin API, and returns the response. Pauses first, as [`admin_get`](Self::admin_get).
+    /// Sends a GET request to the admin API, and returns the response.
     pub async fn api_get(&self, path: &str) -> Message {
-        tokio::time::sleep(Duration::from_millis(3)).await;
         Raw::connect(self.admin).await.ask(format!("GET /api/v1/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).await
     }
 
     /// Returns `/api/v1/config`, which contains the cause of a store outage.
     pub async fn config(&self) -> String {
-        let request = "GET /api/v1/config HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        Raw::connect(self.admin).await.ask(request).await.text()
+        self.api_get("config").await.text()
     }
 
     /// Waits until `/api/v1/config` contains all of `texts`. The cause of an outage may appear after its begin.

@@ -31,6 +31,8 @@ struct Network {
 struct Faults {
     /// The extra delay of even and of odd replies, in milliseconds.
     delays: (u64, u64),
+    /// The extra delay of requests on even and on odd connections, in milliseconds.
+    request_delays: (u64, u64),
     /// The rate of reply bytes; 0 is unlimited.
     bytes_per_second: u64,
     /// Connections with a smaller number are closed. [`ALL`] includes future connections.
@@ -61,6 +63,11 @@ impl FaultyProxy {
     /// Sets the delays of even and of odd replies, in milliseconds.
     pub fn delay(&self, of_even: u64, of_odd: u64) {
         self.change(|faults| faults.delays = (of_even, of_odd));
+    }
+
+    /// Sets the delays of requests on even and on odd connections, in milliseconds. Requests of one connection keep their order.
+    pub fn delay_requests(&self, on_even: u64, on_odd: u64) {
+        self.change(|faults| faults.request_delays = (on_even, on_odd));
     }
 
     /// Sets the rate of reply bytes.
@@ -106,6 +113,11 @@ impl Network {
         Duration::from_millis(if is_even { of_even } else { of_odd })
     }
 
+    fn request_delay(&self, number: u64) -> Duration {
+        let (on_even, on_odd) = self.faults.borrow().request_delays;
+        Duration::from_millis(if number.is_multiple_of(2) { on_even } else { on_odd })
+    }
+
     /// Waits until the connection must be closed.
     async fn wait_until_closed(&self, number: u64) {
         _ = self.faults.subscribe().wait_for(|faults| number < faults.closed_before).await;
@@ -139,7 +151,7 @@ async fn forward(mut from: OwnedReadHalf, to: OwnedWriteHalf, network: &Arc<Netw
     let read = async {
         let mut buffer = vec![0; 1 << 16];
         while let Ok(length @ 1..) = from.read(&mut buffer).await {
-            let delay = if are_replies { network.next_delay() } else { Duration::ZERO };
+            let delay = if are_replies { network.next_delay() } else { network.request_delay(number) };
             if send.send((Instant::now() + delay, buffer[..length].to_vec())).is_err() {
                 return;
             }

@@ -15,7 +15,6 @@ const SLEEPERS: &[(&str, &str)] = &[
     ("src/admin/tests.rs", "sleeps in virtual time"),
     ("crates/proxy/src/server/tests", "tests the pauses of a slow client"),
     ("crates/store/src/redis/mod.rs", "polls until Redis replies"),
-    ("tests/it/budgets/model.rs", "sends a stream slowly"),
     ("tests/it/concurrency/fairness.rs", "holds slots for some milliseconds, and counts the calls of a second"),
     ("tests/it/concurrency/law.rs", "shows that a request waits"),
     ("tests/it/concurrency/limits.rs", "shows that a request waits, and aborts requests during a call"),

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 pub use self::peek::{PeekBody, PeekError, PeekFunction, PeekFuture};
 use tidegate_rules::charge::ChargeKind;
 use tidegate_rules::limits::budget::{OnDisconnect, UsageCost};
-use tidegate_rules::rules::Charges;
+use tidegate_rules::rules::{Charges, LimitCharge};
 use tidegate_store::{Reservation, Store};
 use tidegate_usage::{Api, Usage, UsageReader, Weights};
 
@@ -31,12 +31,19 @@ impl Metering {
     pub(crate) fn new(charges: &Charges<'_>, store: &Store, removes_usage: bool) -> Option<Self> {
         let mut first: Option<&UsageCost> = None;
         let mut open = Vec::new();
-        for entry in charges.iter().filter(|_| !charges.is_local()) {
-            let is_reserved = matches!(entry.charge.kind, ChargeKind::Reserve(_));
-            let is_granted = entry.decision.is_some_and(|decision| decision.granted && !decision.is_unknown);
-            let Some(cost) = entry.limit.permits.usage().filter(|_| is_reserved && is_granted) else { continue };
+        let is_reserved = |entry: &LimitCharge<'_>| matches!(entry.charge.kind, ChargeKind::Reserve(_));
+        for entry in charges.iter().filter(is_reserved) {
+            let decision = entry.decision.filter(|decision| decision.granted && !decision.is_unknown);
+            let Some((cost, decision)) = entry.limit.permits.usage().zip(decision) else { continue };
+            let reservation = match charges.is_local() {
+                false => store.keep(entry.charge),
+                true => match decision.grant(entry.charge, charges.decided_at().unwrap_or_default()) {
+                    Some(granted) => store.keep_locally(granted),
+                    None => continue,
+                },
+            };
             first = first.or(Some(cost));
-            open.push((store.keep(entry.charge), cost.weights));
+            open.push((reservation, cost.weights));
         }
         let UsageCost { api, on_disconnect, .. } = *first?;
         let (is_sent, open) = (AtomicBool::new(false), Mutex::new(Some(open)));

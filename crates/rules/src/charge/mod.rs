@@ -102,6 +102,12 @@ impl Charge {
         if self.kind.is_check() { 0 } else { self.permits }
     }
 
+    /// Returns the charge that ends this reservation with a cost; `None` if this charge is no reservation.
+    pub fn settled(&self, permits: u32) -> Option<Self> {
+        let ChargeKind::Reserve(id) = self.kind else { return None };
+        Some(Self { kind: ChargeKind::Settle(id), turn: Turn::Any, permits, ..self.clone() })
+    }
+
     /// Returns the identity of the bucket among all buckets of a store: the limiter's name and the client.
     pub fn bucket_id(&self) -> BucketId {
         (self.limiter.name.clone(), self.client.clone())

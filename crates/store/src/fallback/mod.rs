@@ -186,16 +186,19 @@ impl Fallback {
         }
     }
 
-    /// Gives back permits that [`take`](Self::take) granted.
+    /// Gives back permits that [`take`](Self::take) granted. Permits that were charged to the store in the meantime stay
+    /// charged there.
     pub fn give_back(&self, granted: &[Granted]) {
+        let taken = |grant: &Granted| Granted { charge: taken_whole(&grant.charge), ..grant.clone() };
+        let taken: Vec<Granted> = granted.iter().map(taken).collect();
         let limiter = |grant: &Granted| self.shares.lock().limiter(&grant.charge.limiter);
         let share = |grant: &Granted| Granted {
-            charge: Charge { limiter: limiter(grant), ..taken_whole(&grant.charge) },
+            charge: Charge { limiter: limiter(grant), ..grant.charge.clone() },
             ..grant.clone()
         };
-        let shares: Vec<Granted> = granted.iter().map(share).collect();
+        let shares: Vec<Granted> = taken.iter().map(share).collect();
         self.buckets.give_back(&shares);
-        self.local_grants.lock().remove_refunded(granted);
+        self.local_grants.lock().remove_refunded(&taken);
     }
 
     /// Returns a receiver that changes whenever there are new local grants.
@@ -286,7 +289,8 @@ fn random_id() -> String {
     format!("{:016x}", u64::from_le_bytes(random()))
 }
 
-/// Returns the charge that a share makes instead of a reservation: all that it can cost. Reservations need the store.
+/// Returns the charge that a share makes instead of a reservation: all that the request can cost. The settlement gives back the
+/// difference to the cost. Reservations need the store.
 fn taken_whole(charge: &Charge) -> Charge {
     match charge.kind {
         ChargeKind::Reserve(_) => Charge { kind: ChargeKind::Take, ..charge.clone() },

@@ -44,7 +44,7 @@ use crate::operations::local_overrides::LocalOverrides;
 use crate::post_paid::PostPaidLimits;
 use tidegate_limit::Mode;
 use tidegate_limit::clock::{Clock, Timestamp};
-use tidegate_rules::charge::{Charge, ChargeKind, Granted, Limiter, Outcome};
+use tidegate_rules::charge::{Charge, Granted, Limiter, Outcome};
 use tidegate_rules::settings::store::KeySecret;
 
 /// The number of lock shards: one for each bit of a word, since a decision stores the set of its shards in a word.
@@ -171,8 +171,7 @@ impl Memory {
     /// Gives back granted charges, unless their permits have returned.
     pub fn give_back(&self, granted: &[Granted]) {
         for Granted { charge, at, overflow } in granted {
-            if let ChargeKind::Reserve(id) = charge.kind {
-                let settled = Charge { kind: ChargeKind::Settle(id), permits: 0, ..charge.clone() };
+            if let Some(settled) = charge.settled(0) {
                 _ = self.take(&[settled]);
                 continue;
             }

@@ -1,6 +1,7 @@
 //! Keeps the reservations of budgets open in Redis: a task of each worker renews the lease that this gateway has in each bucket.
 
 use std::collections::HashMap;
+use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use super::routing::Call;
 use super::script::algorithms::BUDGET_LEASE_MILLIS;
 use super::script::keys::{self, RESERVATIONS};
 use crate::StoreError;
+use tidegate_limit::Algorithm;
 use tidegate_rules::charge::{BucketId, Charge, ClientId, Limiter};
 
 /// The time between renewals: two can fail before the lease ends.
@@ -36,7 +38,8 @@ pub(super) struct OpenBudgets(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
-    buckets: HashMap<BucketId, OpenBucket>,
+    /// A bucket has other keys after a reload that changes the algorithm of its limit.
+    buckets: HashMap<(BucketId, Discriminant<Algorithm>), OpenBucket>,
     /// Whether the task runs that renews the leases.
     is_renewing: bool,
 }
@@ -56,16 +59,19 @@ impl OpenBudgets {
     fn add(&self, charge: &Charge) -> bool {
         let mut table = self.0.lock();
         let new = || OpenBucket { limiter: Arc::clone(&charge.limiter), reservations: 0 };
-        table.buckets.entry(charge.bucket_id()).or_insert_with(new).reservations += 1;
+        let bucket = table.buckets.entry(key(charge)).or_insert_with(new);
+        // The time to live of the keys depends on the latest rate.
+        bucket.limiter = Arc::clone(&charge.limiter);
+        bucket.reservations += 1;
         !std::mem::replace(&mut table.is_renewing, true)
     }
 
     fn remove(&self, charge: &Charge) {
-        let (mut table, id) = (self.0.lock(), charge.bucket_id());
-        let Some(bucket) = table.buckets.get_mut(&id) else { return };
+        let (mut table, key) = (self.0.lock(), key(charge));
+        let Some(bucket) = table.buckets.get_mut(&key) else { return };
         bucket.reservations -= 1;
         if bucket.reservations == 0 {
-            table.buckets.remove(&id);
+            table.buckets.remove(&key);
         }
     }
 
@@ -74,12 +80,16 @@ impl OpenBudgets {
         let mut table = self.0.lock();
         table.is_renewing = !table.buckets.is_empty();
         let mut by_hash_slot: HashMap<u16, Vec<_>> = HashMap::new();
-        for ((_, client), bucket) in &table.buckets {
+        for (((_, client), _), bucket) in &table.buckets {
             let hash_slot = hash_slot_of(&bucket.limiter, client.as_ref());
             by_hash_slot.entry(hash_slot).or_default().push((Arc::clone(&bucket.limiter), client.clone()));
         }
         table.is_renewing.then_some(by_hash_slot)
     }
+}
+
+fn key(charge: &Charge) -> (BucketId, Discriminant<Algorithm>) {
+    (charge.bucket_id(), discriminant(&charge.limiter.quota.algorithm()))
 }
 
 impl Redis {
@@ -145,5 +155,31 @@ impl Call for Renewal {
             }
         };
         connection.script.run(add).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_limit::{Mode, Quota};
+    use tidegate_rules::charge::OnLost;
+
+    /// A reload can change the algorithm, and so the keys, while reservations are open.
+    #[test]
+    fn leases_are_renewed_in_the_keys_of_each_algorithm() {
+        let charge = |algorithm| {
+            let quota = Quota::new(9, 1_000, algorithm).expect("a quota");
+            let limiter = Limiter::new("{a}:b".to_owned(), Mode::Overall, quota).with_budget(OnLost::Charge);
+            Charge::new(Arc::new(limiter), None, 1)
+        };
+        let open = OpenBudgets::default();
+        let charges = [charge(Algorithm::TokenBucket), charge(Algorithm::Gcra { burst: 9 })];
+        charges.iter().chain(&charges).for_each(|charge| _ = open.add(charge));
+        let count = || open.by_hash_slot().map(|by_hash_slot| by_hash_slot.into_values().flatten().count());
+        assert_eq!(count(), Some(2));
+        charges.iter().for_each(|charge| open.remove(charge));
+        assert_eq!(count(), Some(2));
+        charges.iter().for_each(|charge| open.remove(charge));
+        assert_eq!(count(), None);
     }
 }

@@ -81,7 +81,7 @@ use super::post_paid::PostPaidLimits;
 use tidegate_limit::clock::{Clock, Timestamp, poll_time};
 use tidegate_limit::random::random;
 use tidegate_metrics::Metrics;
-use tidegate_rules::charge::{Charge, ChargeKind, Granted, Outcome, Turn};
+use tidegate_rules::charge::{Charge, Granted, Outcome};
 use tidegate_rules::settings::store::{BucketNames, KeySecret, RedisSettings, RedisUrl};
 
 /// A store with its buckets in Redis.
@@ -261,11 +261,8 @@ impl Redis {
 
     /// Gives back permits to buckets of one hash slot, and ends reservations in it.
     async fn undo(&self, granted: &[Granted]) -> Result<(), StoreError> {
-        let (reservations, granted): (Vec<_>, Vec<_>) =
-            granted.iter().cloned().partition(|grant| grant.charge.kind.reservation().is_some());
-        for Granted { charge, .. } in reservations {
-            let ChargeKind::Reserve(id) = charge.kind else { continue };
-            let settled = Charge { kind: ChargeKind::Settle(id), turn: Turn::Any, permits: 0, ..charge };
+        let (reservations, granted) = split_reservations(granted);
+        for settled in reservations {
             // Boxed, so that the type of this future, which is part of the type of each request, is not deeper.
             self.take_one(&settled, self.deadline()).boxed().await?;
         }
@@ -348,6 +345,13 @@ impl Call for Undo<'_> {
     }
 }
 
+/// Returns the charges that cancel the reservations among these grants, and the other grants.
+fn split_reservations(granted: &[Granted]) -> (Vec<Charge>, Vec<Granted>) {
+    let others = granted.iter().filter(|grant| grant.charge.kind.reservation().is_none()).cloned();
+    (granted.iter().filter_map(|grant| grant.charge.settled(0)).collect(), others.collect())
+}
+
+/// Gives back permits. Reservations must be cancelled instead: their buckets were not charged.
 async fn undo(connection: &mut NodeConnection, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
     let mut buckets = Buckets::default();
     let mut indexed: Vec<_> = granted.iter().map(|grant| (buckets.add(&grant.charge), grant)).collect();

@@ -26,6 +26,18 @@ pub fn until(condition: impl FnMut() -> bool) -> impl Future<Output = ()> {
     within(PATIENCE, "the condition", Location::caller(), poll(Duration::from_millis(1), condition))
 }
 
+/// Waits until `condition` returns `true`, or panics after 25 s with the place of the call. Pauses between two attempts, which
+/// would take the cores from the gateway.
+#[track_caller]
+pub fn eventually(mut condition: impl AsyncFnMut() -> bool) -> impl Future<Output = ()> {
+    let attempts = async move {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+    };
+    within(PATIENCE, "the condition", Location::caller(), attempts)
+}
+
 /// Waits until `condition` holds, or panics after `patience` with the place of the call.
 #[track_caller]
 pub fn until_within(patience: Duration, condition: impl FnMut() -> bool) -> impl Future<Output = ()> {

@@ -27,7 +27,7 @@ use super::super::node::{ConnectionManager, ConnectionStatus, Node, NodeConnecti
 use super::super::script::batch::{Batch, DecisionTime, PendingDecision, Unsent, WaitingRequests};
 use super::super::script::reply::{Outcomes, Reply};
 use super::super::script::slots::LeaseRequest;
-use super::super::undo;
+use super::super::{split_reservations, undo};
 use super::clock_offset::ClockOffset;
 use super::queue::{Queue, call_count};
 use crate::StoreError;
@@ -347,13 +347,24 @@ async fn late_reply(
     timeout(MAX_LATENESS, decided).await.ok()?.ok()
 }
 
-/// Gives back permits that Redis granted to requests that had failed. Sent once: permits that are given back twice
-/// would be granted twice.
-fn give_back(late: Vec<Granted>, mut connection: NodeConnection, context: &DispatcherContext) {
-    if !late.is_empty() {
-        let now = context.manual_now();
-        tokio::spawn(async move { timeout(MAX_LATENESS, undo(&mut connection, &late, now)).await });
+/// Gives back permits that Redis granted to requests that had failed, and cancels their reservations. Sent once: permits that are
+/// given back twice would be granted twice.
+fn give_back(late: Vec<Granted>, mut connection: NodeConnection, context: &Arc<DispatcherContext>) {
+    if late.is_empty() {
+        return;
     }
+    let context = Arc::clone(context);
+    let give_back = async move {
+        let (reservations, granted) = split_reservations(&late);
+        for settled in &reservations {
+            let deadline = Instant::now() + MAX_LATENESS;
+            _ = decide_one(std::slice::from_ref(settled), None, deadline, &mut connection, &context).await;
+        }
+        if !granted.is_empty() {
+            _ = undo(&mut connection, &granted, context.manual_now()).await;
+        }
+    };
+    tokio::spawn(async move { timeout(MAX_LATENESS, give_back).await });
 }
 
 /// Decides one request in its own call.
