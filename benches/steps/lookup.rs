@@ -171,7 +171,7 @@ fn look_up_with(
         extensions: None,
         identity: None,
         time: None,
-        model_request: None,
+        body: None,
     };
     black_box(routes.find(black_box(&facts))).map(|(position, _)| position)
 }

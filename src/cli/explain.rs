@@ -41,6 +41,9 @@ pub(super) struct ExplainArgs {
     /// Subject alternative name of the client certificate: an email address, DNS name or URI
     #[arg(long, value_name = "NAME")]
     tls_san: Option<String>,
+    /// Body of the request, if limits read it; `@FILE` reads a file, and `@-` the standard input
+    #[arg(short = 'd', long = "data", value_name = "BODY", value_parser = body)]
+    body: Option<String>,
     /// Name of the listener that receives the request
     #[arg(long, value_name = "NAME")]
     listener: Option<String>,
@@ -138,6 +141,15 @@ fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     explain::field(name.trim(), value).map_err(|error| format!("`{}` {error}", name.trim()))
 }
 
+fn body(text: &str) -> Result<String, String> {
+    let read = match text.strip_prefix('@') {
+        None => return Ok(text.to_owned()),
+        Some("-") => io::read_to_string(io::stdin()),
+        Some(path) => std::fs::read_to_string(path),
+    };
+    read.map_err(|error| error.to_string())
+}
+
 impl ExplainArgs {
     fn request(&self) -> ExplainedRequest {
         ExplainedRequest {
@@ -148,6 +160,7 @@ impl ExplainArgs {
             peer: self.peer,
             tls: TlsPeer::new(self.tls_subject.clone(), self.tls_san.clone()),
             listener: self.listener.as_deref().map(Into::into),
+            body: self.body.as_ref().map(|body| body.clone().into_bytes()),
         }
     }
 
@@ -190,6 +203,7 @@ impl ExplainArgs {
             "version": version,
             "tls": { "subject": self.tls_subject, "san": self.tls_san },
             "listener": self.listener,
+            "body": self.body,
         })
     }
 }

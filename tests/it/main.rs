@@ -60,6 +60,7 @@ mod http2_trailers;
 mod identities;
 mod inspection;
 mod interop;
+mod json_bodies;
 mod kubernetes;
 mod laws;
 mod laws_shadow;

@@ -4,6 +4,8 @@
 //! [`UsageReader`] reads the usage from a response while the gateway forwards it: a JSON body, server-sent events, or an
 //! event stream of AWS. It finds the numbers by the [`Format`] of the [`Api`], in pieces that end anywhere.
 //!
+//! [`Members`] reads the values of any JSON body that rules use as clients, conditions and costs.
+//!
 //! [`Request`] reads the bounds from a request, and writes a bound into it. It rejects bodies that another parser could read
 //! in another way.
 //!
@@ -14,6 +16,7 @@ pub mod events;
 mod filter;
 mod format;
 pub mod json;
+mod members;
 mod reader;
 mod request;
 mod usage;
@@ -21,6 +24,7 @@ mod weights;
 
 pub use self::filter::UsageEventFilter;
 pub use self::format::{Api, Count, Counts, Format};
+pub use self::members::{MAX_CALLS, MemberPointers, MemberValue, Members, MembersError, Pointer};
 pub use self::reader::UsageReader;
 pub use self::request::{Request, RequestError};
 pub use self::usage::Usage;

@@ -58,6 +58,7 @@ fn show_requests(Rules { requests, fields: FieldRules { strip, underscores }, ..
         "encoded_slash": requests.encoded_slash,
         "slashes": requests.slashes,
         "request_id": requests.request_id,
+        "json_bytes": requests.body_bytes.0,
         "underscores": underscores,
         "strip": strip.patterns().collect::<Vec<_>>(),
         "keep": strip.kept().collect::<Vec<_>>(),
@@ -141,11 +142,7 @@ fn show_headers(headers: RateLimitHeaders) -> Vec<&'static str> {
 }
 
 fn show_match(matcher: &Matcher) -> Value {
-    // The required value of a header is often a secret of a proxy, so only the name is shown.
-    let values = |kind: &str| -> Vec<String> {
-        let conditions = matcher.values.iter().map(ToString::to_string);
-        conditions.filter_map(|condition| condition.strip_prefix(kind).map(str::to_owned)).collect()
-    };
+    let values = |kind| show_values(matcher, kind);
     let networks = matcher.clients.iter().flat_map(ClientNetworks::networks);
     json!({
         "host": one_or_many(&matcher.hosts),
@@ -163,6 +160,13 @@ fn show_match(matcher: &Matcher) -> Value {
     })
 }
 
+/// Returns the conditions on values of one kind. The required value of a header is often a secret of a proxy, so only the name
+/// is shown.
+fn show_values(matcher: &Matcher, kind: &str) -> Vec<String> {
+    let conditions = matcher.values.iter().map(ToString::to_string);
+    conditions.filter_map(|condition| condition.strip_prefix(kind).map(str::to_owned)).collect()
+}
+
 /// Returns the source of a limit's rates: the tiers, or the largest number.
 fn show_rates(rates: &Rates) -> Value {
     let tier = |(name, limiter): (&str, &Arc<Limiter>)| {
@@ -177,7 +181,9 @@ fn show_when(When { matcher, tiers, schedule }: &When) -> Value {
     let schedule = schedule.as_ref();
     let days = schedule.map(|schedule| schedule.days().map(Day::name).collect::<Vec<_>>());
     let (time, zone) = (schedule.map(|schedule| schedule.time()), schedule.map(|schedule| schedule.zone()));
-    extend(show_match(matcher), json!({ "tier": tiers, "time": time, "days": days, "timezone": zone }))
+    let own =
+        json!({ "tier": tiers, "time": time, "days": days, "timezone": zone, "json": show_values(matcher, "json ") });
+    extend(show_match(matcher), own)
 }
 
 /// Returns a list of several items, or a single item.
@@ -258,6 +264,7 @@ fn show_client(client: &ClientSource) -> Value {
         ClientSource::Path => "path".into(),
         ClientSource::Tls(name) => format!("tls:{}", name.as_str()).into(),
         ClientSource::Extension => "extension".into(),
+        ClientSource::Json(pointer) => format!("json:{pointer}").into(),
         ClientSource::Function(_) => "function".into(),
         ClientSource::Identity(value) => value.to_string().into(),
         ClientSource::All(sources) => sources.iter().map(show_client).collect(),

@@ -40,6 +40,8 @@ pub(in crate::admin) struct Request {
     tls: OnlyObject<Certificate>,
     /// The name of the listener. By default, the only one that serves the scheme of the URL.
     listener: Option<String>,
+    /// The body, if limits read it.
+    body: Option<String>,
 }
 
 /// The header fields, in their order. A map would drop repeated names, which are errors.
@@ -81,7 +83,8 @@ fn localhost() -> IpAddr {
 impl Request {
     /// Parses the parts of the request.
     pub(super) fn parse(self) -> Result<ExplainedRequest, String> {
-        let Self { method: word, url, headers: Headers(sent), peer, version, tls: OnlyObject(tls), listener } = self;
+        let Self { method: word, url, headers: Headers(sent), peer, version, tls: OnlyObject(tls), listener, body } =
+            self;
         let mut headers = HeaderMap::new();
         for (name, values) in sent {
             let values = match values {
@@ -110,6 +113,7 @@ impl Request {
             peer,
             tls: TlsPeer::new(tls.subject, tls.san),
             listener: listener.map(Into::into),
+            body: body.map(String::into_bytes),
         })
     }
 }

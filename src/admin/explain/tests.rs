@@ -177,7 +177,16 @@ fn request() -> impl Strategy<Value = ExplainedRequest> {
             }
             let tls = tidegate_rules::request::facts::TlsPeer::new(None, san.map(str::to_owned));
             let peer: IpAddr = peer.parse().ok()?;
-            Some(ExplainedRequest { method: method.parse().ok()?, url, headers, version, peer, tls, listener: None })
+            Some(ExplainedRequest {
+                method: method.parse().ok()?,
+                url,
+                headers,
+                version,
+                peer,
+                tls,
+                listener: None,
+                body: None,
+            })
         },
     )
 }

@@ -1,4 +1,4 @@
-//! Checks names: that they are unique, and names of header fields.
+//! Checks names: that they are unique, names of header fields, and JSON pointers.
 
 use std::collections::HashMap;
 
@@ -7,6 +7,7 @@ use http::HeaderName;
 use crate::check::Checked;
 use crate::problem::{Location, Problems, quote};
 use tidegate_rules::request::sanitize::hop_by_hop::is_hop_by_hop;
+use tidegate_usage::Pointer;
 
 /// The message whose fields are changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,14 @@ pub(super) fn header_name(text: &str, location: Location, problems: &mut Problem
     parsed.ok_or_else(|| {
         let message = format!("{} is not a header field name", quote(text));
         problems.add(location, message, "use letters, digits and `-`, without a colon or pattern")
+    })
+}
+
+/// Parses a JSON pointer to one value of a body.
+pub(crate) fn pointer(text: &str, location: Location, problems: &mut Problems) -> Checked<Pointer> {
+    Pointer::parse(text).map_err(|error| {
+        let help = "write the keys with `/` before each, for example `/params/name`; for `/` in a key write `~1`, for `~` write `~0`";
+        problems.add(location, format!("the JSON pointer {error}"), help)
     })
 }
 

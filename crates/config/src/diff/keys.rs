@@ -69,7 +69,7 @@ fn key_of(action: &Action) -> &'static str {
 
 pub(super) fn limit(old: &Limit, new: &Limit) -> Vec<&'static str> {
     let mut keys = changed_keys!(old, new, Limit:
-        name limiter="" rates="" when="" reads_key_tier="" client permits on_missing_client duplicates
+        name limiter="" rates="" when="" reads_key_tier="" body_conditions="" client permits on_missing_client duplicates
         on_store_failure wait_policy="max_wait" charge_on shadow sets_partitions="" is_shared="" location="");
     let rates_differ = old.rates != new.rates;
     let is_by_tier = [old, new].iter().any(|limit| limit.rates.as_ref().is_some_and(|rates| rates.max().is_none()));

@@ -8,7 +8,7 @@ use super::concurrency::{CONCURRENCY, Concurrency};
 use super::identities::{IDENTITY_CONDITIONS, IdentityConditions, REQUIRE, Require};
 use super::keys::Kind::{
     self, Decimal, Duration, Flag, Integer, Interval as IntervalKind, List, Many, Map, Name, OneOrMany, OrMap, OrNone,
-    Size, Statuses, Text, Word,
+    Scalar, Size, Statuses, Text, Word,
 };
 use super::keys::{Key, Presence, Shape};
 use super::located::{Located, OneOrList, ValueOrMap};
@@ -63,6 +63,9 @@ shape! {
         /// Identifies each request by an `X-Request-Id`, which the gateway forwards, returns and logs. An id of a trusted
         /// proxy is kept if it has at most 128 visible ASCII characters. A layer sets the field, too.
         request_id: bool = Flag, Default("false");
+        /// The longest body that limits can read: `json` and `usage` of `permits`, `json` of `when`, and the client `json:POINTER`.
+        /// Routes with such limits reject longer bodies with 413 ([bodies.md](bodies.md)).
+        json_bytes: Bytes = Size(1 << 10, 64 << 20), Default("1MiB");
     }
 }
 
@@ -145,6 +148,9 @@ pub(crate) type Values = Vec<(String, Located<OneOrList<TextOrPattern>>)>;
 /// The kind of conditions on values.
 const CONDITIONS: Kind = Kind::Conditions(&OrMap(&Text, &PATTERN), &Many(&OrMap(&Text, &PATTERN)));
 
+/// The kind of conditions on values of JSON bodies, which can be numbers and booleans.
+const JSON_CONDITIONS: Kind = Kind::Conditions(&OrMap(&Scalar, &PATTERN), &Many(&OrMap(&Scalar, &PATTERN)));
+
 shape! {
     /// A request must meet all conditions. Without conditions, every request matches.
     MATCH: Match = "a `match`" {
@@ -213,8 +219,8 @@ shape! {
         /// Whether all clients share one bucket. Required unless `adopt` is set.
         mode: Mode = Word(Mode::WORDS), Optional;
         /// The parts of a request that identify its client: `ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `host`,
-        /// `path`, `tls:subject`, `tls:san`, `jwt:CLAIM`, `key:id`, `key:ATTRIBUTE`, `basic:user`, in a layer `extension` (the `ClientKey`
-        /// in the request's extensions) and `extension:NAME` (of its `ClientKeys`), or a list of these. Required for `PER_CLIENT`.
+        /// `path`, `tls:subject`, `tls:san`, `json:POINTER`, `jwt:CLAIM`, `key:id`, `key:ATTRIBUTE`, `basic:user`, in a layer
+        /// `extension` (the `ClientKey` in the request's extensions) and `extension:NAME` (of its `ClientKeys`), or a list of these. Required for `PER_CLIENT`.
         client: Vec<Located<String>> = OneOrMany(&Text), Optional;
         /// The requests that the limit counts; by default all requests of its routes.
         when: When = Map(&WHEN), Optional;
@@ -324,21 +330,26 @@ shape! {
         days: Vec<Located<String>> = OneOrMany(&Text), Optional;
         /// The time zone of `time` and `days`, such as `Europe/Rome`. By default, UTC.
         timezone: String = Text, Optional;
+        /// Values of the JSON body by their pointers, with the same conditions as `headers`. Numbers and booleans are compared as
+        /// text ([bodies.md](bodies.md)).
+        json: Values = JSON_CONDITIONS, Optional;
         also matcher: Match = &MATCH, |key| key.name != "identity";
     }
 }
 
 shape! {
-    /// The cost of a request: from a header field, or from the usage that the response of a language model reports
+    /// The cost of a request: from a header field, from the JSON body ([bodies.md](bodies.md)), or from the usage that the response of a language model reports
     /// ([budgets.md](budgets.md)).
     PERMITS: Permits = "`permits`" {
         /// The header field with the cost.
         header: String = Text, Optional;
-        /// The cost of a request without the field. By default, 1.
+        /// The JSON pointer to the cost in the body, such as `/n`, instead of `header`. The value is a whole number.
+        json: String = Text, Optional;
+        /// The cost of a request without the field or the value. By default, 1.
         default: u64 = Integer(0, MAX_PERMITS), Optional;
         /// The highest cost. A request with a higher value is rejected with 400.
         max: u64 = Integer(1, MAX_PERMITS), Optional;
-        /// The API of the upstream, instead of `header`. The response reports the cost in tokens.
+        /// The API of the upstream, instead of `header` and `json`. The response reports the cost in tokens.
         usage: Api = Word(Api::WORDS), Optional;
         /// The permits that a token costs, by kind. By default, each costs one.
         weights: Weights = Map(&WEIGHTS), Optional;

@@ -10,7 +10,7 @@ use super::active::{Active, Snapshot};
 use super::limits::Passed;
 use super::record::RequestRecord;
 use super::request_id::X_REQUEST_ID;
-use super::{LayerState, ask, model_request, peer, request_id, respond};
+use super::{LayerState, ask, peer, request_body, request_id, respond};
 use crate::local_response::LocalResponse;
 use crate::ruleset::{ForwardContext, RequestOrigin, RuleSet};
 use tidegate_limit::calendar::schedule::Minute;
@@ -70,7 +70,7 @@ impl LayerState {
                 ask::replace_passed(&route.require, request.headers_mut(), record);
             }
             if active.rules.reads_bodies {
-                forward_context.metering = model_request::forward(request, record);
+                forward_context.metering = request_body::forward(request, record);
             }
             prepare_for_service(request, forward_context, target, record);
             Ok(charges)

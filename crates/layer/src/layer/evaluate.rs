@@ -7,8 +7,8 @@ use super::active::Snapshot;
 use super::ask::Unfinished;
 use super::builder::Unmatched;
 use super::limits::{Decided, Passed};
-use super::model_request;
 use super::record::RequestRecord;
+use super::request_body;
 use crate::admission::{Admitted, Denial, Permit, admit, admit_unlimited};
 use crate::local_response::LocalResponse;
 use crate::ruleset::{FoundRoute, RuleSet};
@@ -49,7 +49,7 @@ impl LayerState {
             record.start_decision(&charges, snapshot.store);
             let Snapshot { active, store } = snapshot;
             if active.rules.reads_bodies {
-                model_request::reserve(&mut charges, store);
+                request_body::reserve(&mut charges, store);
             }
             let concurrency = takes_slot.then(|| active.concurrency(store, route, &evaluation.facts)).flatten();
             let admitted = match concurrency {
@@ -63,7 +63,7 @@ impl LayerState {
                 }
             };
             let admitted = match snapshot.active.rules.reads_bodies {
-                true => model_request::keep(admitted, &charges, snapshot.store, record),
+                true => request_body::keep(admitted, &charges, snapshot.store, record),
                 false => admitted,
             };
             // By value, and without guards: the future would keep a borrowed result until its end.
@@ -120,7 +120,7 @@ impl LayerState {
                     Step::Identified(reads) => {
                         record.record_identity(reads, evaluation.facts.identity.as_deref(), &self.metrics);
                     }
-                    Step::ReadBody(api) => Box::pin(model_request::read_body(api, evaluation, record)).await?, // 400, 413, 415
+                    Step::ReadBody(reads) => Box::pin(request_body::read_body(reads, evaluation, record)).await?, // 400, 413, 415
                     Step::Decide(takes_slot) => return Ok(Some(takes_slot)),
                     Step::Respond(answer) => return Err(self.respond(snapshot, answer, evaluation, None, record)),
                     // Only admitted requests are forwarded, and services are asked about them only.

@@ -21,19 +21,19 @@ use tidegate_rules::client::ClientError;
 use tidegate_rules::evaluation::reason;
 use tidegate_rules::limits::concurrency::Concurrency;
 use tidegate_rules::limits::cost::CostError;
+use tidegate_rules::request::body::BodyError;
 use tidegate_rules::request::facts::BadRequest;
 use tidegate_rules::request::identity::{IdentityFault, IdentityKinds};
 use tidegate_rules::request::sanitize::BadField;
 use tidegate_rules::route::{FixedResponse, OriginalRequestError};
 use tidegate_rules::rules::{LimitRejection, MissingInput};
-use tidegate_usage::RequestError;
 
-/// Why the cost of a request to a language model is unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ModelRequestFault {
+/// Why limits cannot evaluate a body.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BodyFault {
     /// The body has no single meaning.
     #[error(transparent)]
-    Body(RequestError),
+    Body(BodyError),
     /// The body has a content coding. The status is 415.
     #[error("the body has a content coding, which a limit of the route cannot read")]
     Encoded,
@@ -42,8 +42,8 @@ pub enum ModelRequestFault {
     Signed,
 }
 
-impl ModelRequestFault {
-    fn status(self) -> StatusCode {
+impl BodyFault {
+    fn status(&self) -> StatusCode {
         match self {
             Self::Encoded => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Body(_) | Self::Signed => StatusCode::BAD_REQUEST,
@@ -71,6 +71,11 @@ pub enum LocalResponse {
         limit: String,
         /// The fault of the value.
         cause: CostError,
+    },
+    /// 400: a proxy asks about a request, without the body on which a limit depends.
+    NoBody {
+        /// The limit's name.
+        limit: String,
     },
     /// 400: the request is malformed or ambiguous.
     Malformed,
@@ -132,8 +137,8 @@ pub enum LocalResponse {
     BodyIncomplete,
     /// 413: the request body is longer than `max_body` of its route, or too long to be read.
     BodyTooLong,
-    /// 400 or 415: the body is no request to a language model whose cost has a bound.
-    BadModelRequest(ModelRequestFault),
+    /// 400 or 415: the body has no single meaning, or is no request to a language model whose cost has a bound.
+    BadBody(BodyFault),
     /// 408: the client sent its request body too slowly.
     BodyTimedOut,
     /// 414: a target of more than `max_target`.
@@ -324,6 +329,10 @@ impl LocalResponse {
             Self::BadCost { limit, cause } => {
                 (StatusCode::BAD_REQUEST, format!("the cost of the request for `{limit}` {cause}").into())
             }
+            Self::NoBody { limit } => (
+                StatusCode::BAD_REQUEST,
+                format!("`{limit}` depends on the body of the request, which is unknown").into(),
+            ),
             Self::Options | Self::Preflight => (StatusCode::NO_CONTENT, "".into()),
             Self::OriginNotAllowed => (StatusCode::FORBIDDEN, "pages of this origin may not use this resource".into()),
             Self::Quota(_) | Self::Authorized => (StatusCode::OK, "".into()),
@@ -355,7 +364,7 @@ impl LocalResponse {
             Self::NoRoute => (StatusCode::NOT_FOUND, "no route matches".into()),
             Self::BodyIncomplete => (StatusCode::BAD_REQUEST, "the request body is malformed or incomplete".into()),
             Self::BodyTooLong => (StatusCode::PAYLOAD_TOO_LARGE, "the request body is too long".into()),
-            Self::BadModelRequest(fault) => (fault.status(), fault.to_string().into()),
+            Self::BadBody(fault) => (fault.status(), fault.to_string().into()),
             Self::BodyTimedOut => (StatusCode::REQUEST_TIMEOUT, "the request body was not received in time".into()),
             Self::HeadersTooLarge => {
                 (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the header fields are too many or too large".into())
@@ -457,6 +466,7 @@ impl From<LimitRejection<'_>> for LocalResponse {
         match cause {
             MissingInput::Client(cause) => Self::NoClient { limit, cause, claim: claim.map(str::to_owned) },
             MissingInput::Cost(cause) => Self::BadCost { limit, cause },
+            MissingInput::Body => Self::NoBody { limit },
             // Never returned: the limit skips such a request.
             MissingInput::Credentials => Self::Internal,
         }

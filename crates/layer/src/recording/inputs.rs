@@ -122,6 +122,10 @@ impl Inputs {
                 ValueSource::Header(name) => ClientSource::Header(name.clone()),
                 ValueSource::Query(name) => ClientSource::Query(name.to_string()),
                 ValueSource::Cookie(name) => ClientSource::Cookie(name.to_string()),
+                ValueSource::Json(pointer) => {
+                    self.add_unrecorded(&ClientSource::Json(pointer.clone()));
+                    continue;
+                }
             };
             let input = self.input(&source);
             input.conditions.push(value.clone());
@@ -150,7 +154,7 @@ impl Inputs {
                 ClientSource::Header(_) | ClientSource::Cookie(_) | ClientSource::Query(_) => {
                     self.input(source).reads_first |= duplicates == Duplicates::First;
                 }
-                ClientSource::Tls(_) => self.add_unrecorded(source),
+                ClientSource::Tls(_) | ClientSource::Json(_) => self.add_unrecorded(source),
                 ClientSource::Identity(value) => self.identity.add_client(value),
                 _ => {}
             }

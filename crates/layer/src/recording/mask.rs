@@ -131,7 +131,7 @@ impl Input {
             extensions: None,
             identity: None,
             time: None,
-            model_request: None,
+            body: None,
         })
     }
 }

@@ -30,6 +30,8 @@ pub(crate) enum Needs {
     Fields(Vec<HeaderName>),
     /// Sources of clients that no log has.
     Unlogged(Vec<String>),
+    /// Values of bodies, which no log has.
+    Bodies(Vec<String>),
     /// Values of verified credentials, which only recordings have.
     Credentials(Vec<IdentityValue>),
     /// The field of a trusted proxy that sets the rate. No log shows whether a trusted proxy has sent it.
@@ -112,6 +114,13 @@ impl Needs {
         if !unlogged.is_empty() {
             return Self::Unlogged(unlogged);
         }
+        let of_body = sources.iter().filter(|source| source.reads_body()).map(ToString::to_string);
+        let of_body = of_body.chain(limit.body_conditions.iter().map(|pointer| format!("json:{pointer}")));
+        let usage = matches!(limit.permits, Cost::Usage(_)).then(|| "usage".to_owned());
+        let of_body: Vec<_> = of_body.chain(usage).collect();
+        if !of_body.is_empty() {
+            return Self::Bodies(of_body);
+        }
         if !values.is_empty() {
             return Self::Credentials(values);
         }
@@ -127,6 +136,7 @@ impl Needs {
         match self {
             Self::Nothing | Self::Fields(_) => format!("the log lacks the client, {}", list(sources())),
             Self::Unlogged(names) => format!("no log has the client, {}", list(names.clone())),
+            Self::Bodies(names) => format!("no log has bodies, and the limit reads {}", list(names.clone())),
             Self::Credentials(values) => {
                 let values = list(values.iter().map(ToString::to_string).collect());
                 format!("only recordings have values of verified credentials, {values}")

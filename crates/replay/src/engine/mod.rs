@@ -284,7 +284,7 @@ impl<'r> Engine<'r> {
             let lack = match &replayed.needs[index] {
                 Needs::Credentials(values) => lack_of_credentials(facts, request, recorded, values),
                 Needs::TrustedField(_) => Some(Lack::Unverified),
-                Needs::AdoptedRate | Needs::Unlogged(_) => Some(Lack::Unknown),
+                Needs::AdoptedRate | Needs::Unlogged(_) | Needs::Bodies(_) => Some(Lack::Unknown),
                 Needs::Fields(fields) => self.inputs.lacks(fields).then_some(Lack::Unknown),
                 Needs::Nothing => None,
             };
@@ -373,7 +373,8 @@ fn lacks_client(limit: &Limit, facts: &Facts<'_>) -> bool {
 fn find_route<'r>(evaluation: &mut Evaluation<'r, '_>) -> Result<(usize, &'r Route), Undecided> {
     loop {
         match evaluation.next(Event::Done) {
-            Step::Found | Step::Check(_) | Step::Verify(_) | Step::Identified(_) | Step::ReadBody(_) => {}
+            Step::Found | Step::Check(_) | Step::Verify(_) | Step::Identified(_) => {}
+            Step::ReadBody(reads) => evaluation.add_body(reads.unknown()),
             Step::AdmitQuota | Step::Quota(_) | Step::Respond(Answer::Options | Answer::Preflight(_)) => {
                 return Err(Undecided::WithoutLimits);
             }

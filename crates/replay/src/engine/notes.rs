@@ -3,6 +3,8 @@
 use super::Engine;
 use super::inputs::host_routes;
 use crate::report::counted::requests;
+use tidegate_rules::limits::cost::{Cost, JsonCost};
+use tidegate_rules::limits::rule::Limit;
 
 /// The number of routes that a note names.
 const MAX_NAMED: usize = 3;
@@ -16,6 +18,7 @@ impl Engine<'_> {
                 notes.push(note);
             }
         }
+        notes.extend(self.cost_notes(limit));
         let missing = self.missing_fields();
         notes.extend(missing.map(|name| format!("the log has no field `{name}`, which the rules read")));
         notes.extend(self.host_note());
@@ -58,6 +61,21 @@ impl Engine<'_> {
             }
         }
         notes
+    }
+
+    /// Returns the limits whose cost is in bodies.
+    fn cost_notes(&self, shown: Option<&str>) -> Vec<String> {
+        let limits = self.routes.iter().flat_map(|replayed| replayed.route.limits.iter().zip(&replayed.tallies));
+        let note = |(limit, tally): (&Limit, &usize)| {
+            let name = shown.unwrap_or(&self.tallies.at(*tally).name);
+            match &limit.permits {
+                Cost::Json(JsonCost { pointer, default, .. }) => Some(format!(
+                    "limit {name} counts each request with its default cost, {default}: no log has bodies, with `json:{pointer}`"
+                )),
+                Cost::Fixed(_) | Cost::Header(_) | Cost::Usage(_) => None,
+            }
+        };
+        limits.filter_map(note).collect()
     }
 
     /// Returns the requests without the host that rules need.

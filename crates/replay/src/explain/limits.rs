@@ -96,6 +96,10 @@ pub(super) fn describe_missing(limit: &Limit, cause: &MissingInput) -> String {
     match (cause, &limit.permits) {
         (MissingInput::Client(cause), _) => format!("client {} {cause}", quote(&limit.client.to_string())),
         (MissingInput::Credentials, _) => "the credentials are missing or not accepted".to_owned(),
+        (MissingInput::Body, _) => "the body is unknown".to_owned(),
+        (MissingInput::Cost(cause), Cost::Json(cost)) => {
+            format!("cost {} {cause}", quote(&format!("json:{}", cost.pointer)))
+        }
         (MissingInput::Cost(cause), Cost::Header(cost)) => format!("cost {} {cause}", quote(cost.name.as_str())),
         (MissingInput::Cost(cause), Cost::Fixed(_) | Cost::Usage(_)) => format!("cost {cause}"),
     }
@@ -133,6 +137,10 @@ fn cost(limit: &Limit, charge: &Charge, facts: &Facts<'_>) -> String {
     match &limit.permits {
         Cost::Fixed(_) => permits,
         Cost::Usage(_) => format!("{permits} (reserved until the response)"),
+        Cost::Json(cost) if facts.body.as_ref().is_some_and(|body| body.value(&cost.pointer).is_some()) => {
+            format!("{permits} (from json:{})", cost.pointer)
+        }
+        Cost::Json(cost) => format!("{permits} (default, without json:{})", cost.pointer),
         Cost::Header(cost) if facts.headers.contains_key(&cost.name) => format!("{permits} (from {})", cost.name),
         Cost::Header(cost) => format!("{permits} (default, without {})", cost.name),
     }

@@ -54,6 +54,8 @@ pub struct ExplainedRequest {
     pub tls: TlsPeer,
     /// The name of the listener. If it is absent, the listener is the only one that serves the scheme of the URL.
     pub listener: Option<Arc<str>>,
+    /// The body. Without it, limits find no values in the body.
+    pub body: Option<Vec<u8>>,
 }
 
 /// Why the gateway answers a request before it looks for a route.
@@ -90,6 +92,8 @@ pub struct Explanation<'r> {
     outcome: Option<Outcome<'r>>,
     /// The request of the proxy that asks about this request, if a proxy does.
     proxy: Option<ProxyRequest<'r>>,
+    /// Whether limits read the body, which is not given.
+    lacks_body: bool,
     rules: &'r Rules,
     /// The time for which calendar windows are computed.
     now: Timestamp,
@@ -125,7 +129,7 @@ impl ExplainedRequest {
         facts.peer_is_trusted = trusted;
         facts.time = Minute::of(now);
         let mut evaluation = Evaluation::new(rules, facts, Subject::Request);
-        let (early, outcome) = match walk(&mut evaluation, config, now) {
+        let (early, outcome) = match walk(&mut evaluation, (config, now), self.body.as_deref()) {
             Ending::Asked(outcome) => (None, Some(outcome)),
             Ending::Unmatched => (Some((404, "no route matches".to_owned())), None),
             Ending::Answered { status, reason, of_route: true } => (Some((status, reason)), None),
@@ -137,7 +141,9 @@ impl ExplainedRequest {
         };
         let removed = self.headers.keys().filter(|name| !headers.contains_key(*name)).collect();
         let explanation = Explanation::new(&mut evaluation, (config, now), url);
-        read(Ok(&Explanation { removed, early, outcome, ..explanation }))
+        let reads = explanation.reads_body();
+        let lacks_body = reads && self.body.is_none();
+        read(Ok(&Explanation { removed, early, outcome, lacks_body, ..explanation }))
     }
 }
 
@@ -171,6 +177,7 @@ impl<'r> Explanation<'r> {
             checks,
             changes,
             proxy: None,
+            lacks_body: false,
             early: None,
             outcome: None,
             rules,
@@ -181,6 +188,11 @@ impl<'r> Explanation<'r> {
     /// Returns the route, if one matches.
     pub fn route(&self) -> Option<&'r Route> {
         self.search.found
+    }
+
+    /// Returns `true` if a limit of the route depends on the body.
+    fn reads_body(&self) -> bool {
+        self.route().is_some_and(|route| route.limits.iter().any(Limit::reads_body))
     }
 
     /// Describes why a limit does not count the request. Returns `None` if it counts the request.

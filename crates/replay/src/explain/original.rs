@@ -54,7 +54,7 @@ impl ProxyRequest<'_> {
             Err(error) => return read(Err(&answer(describe(Answer::BadRequest(error), &evaluation.facts), false))),
         };
         let OriginalRequest { method, uri } = &original;
-        match walk(&mut evaluation, config, now) {
+        match walk(&mut evaluation, (config, now), None) {
             Ending::Asked(outcome) => {
                 let explanation = Explanation::new(&mut evaluation, (config, now), uri);
                 read(Ok(&Explanation { proxy: Some(self), outcome: Some(outcome), ..explanation }))

@@ -59,6 +59,12 @@ impl Explanation<'_> {
         if let Some(peer) = facts.peer {
             writeln!(f, "  peer  {peer}")?;
         }
+        if self.lacks_body {
+            writeln!(f, "  body  unknown, so limits find no values in it: add it with -d")?;
+        }
+        if let Some(calls) = facts.body.as_ref().map(|body| body.calls()).filter(|calls| *calls > 1) {
+            writeln!(f, "  body  a batch of {calls} calls, all charged or none; this is the first one")?;
+        }
         for name in &self.removed {
             writeln!(f, "  {name} is removed and has no effect")?;
         }

@@ -40,11 +40,19 @@ pub(super) struct Outcome<'r> {
 }
 
 /// Evaluates a request to its end. Services are not asked: they are assumed to allow the request.
-pub(super) fn walk<'r>(evaluation: &mut Evaluation<'r, '_>, config: &Config, now: Timestamp) -> Ending<'r> {
+pub(super) fn walk<'r>(
+    evaluation: &mut Evaluation<'r, '_>,
+    (config, now): (&Config, Timestamp),
+    body: Option<&[u8]>,
+) -> Ending<'r> {
     let (mut event, mut refused, mut service) = (Event::Done, None, None);
     let granted = loop {
         match evaluation.next(take(&mut event)) {
-            Step::Found | Step::AdmitQuota | Step::Check(_) | Step::Identified(_) | Step::ReadBody(_) => {}
+            Step::Found | Step::AdmitQuota | Step::Check(_) | Step::Identified(_) => {}
+            Step::ReadBody(reads) => match body.map_or(Ok(reads.unknown()), |body| reads.read(body)) {
+                Ok(body) => evaluation.add_body(body),
+                Err(error) => return answered((400, error.to_string()), true),
+            },
             Step::Verify(kinds) => identify(evaluation, kinds, (config, now)),
             Step::Decide(_) => {
                 refused = Some(evaluation.refused());

@@ -174,7 +174,7 @@ mod tests {
             extensions: None,
             identity: None,
             time: None,
-            model_request: None,
+            body: None,
         }
     }
 

@@ -31,6 +31,7 @@ pub use self::function::{ClientFunction, RequestParts};
 use crate::charge::ClientId;
 use crate::request::facts::Facts;
 use crate::request::identity::{Claims, ClientKey, IdentityKinds, IdentityValue};
+use tidegate_usage::{MemberValue, Pointer};
 
 /// The property of a request that identifies its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub enum ClientSource {
     Tls(TlsName),
     /// The client key in the request's extensions: `extension`. Only available in the Tower layer.
     Extension,
+    /// A value of a JSON body: `json:POINTER`.
+    Json(Pointer),
     /// The result of a function of the program. Only available in the Tower layer.
     Function(ClientFunction),
     /// A value of the verified token or API key, or a named key of the program: `jwt:CLAIM`, `key:NAME` or `extension:NAME`.
@@ -133,6 +136,7 @@ impl ClientSource {
             ClientSource::Path => append(out, b'p', "", path(facts).as_bytes()),
             ClientSource::Tls(name) => append(out, b't', name.as_str(), tls(facts, *name)?.as_bytes()),
             ClientSource::Extension => append(out, b'e', "", key(facts)?.as_bytes()),
+            ClientSource::Json(pointer) => append(out, b'j', pointer.as_str(), json(facts, pointer)?.as_bytes()),
             ClientSource::Function(function) => {
                 append(out, b'f', "", function.call(facts).ok_or(ClientError::Missing)?.as_bytes());
             }
@@ -157,7 +161,7 @@ impl ClientSource {
             Self::Ip => true,
             Self::All(sources) => sources.iter().any(Self::reads_address),
             Self::Header(_) | Self::Cookie(_) | Self::Query(_) => false,
-            Self::Host | Self::Path | Self::Tls(_) => false,
+            Self::Host | Self::Path | Self::Tls(_) | Self::Json(_) => false,
             Self::Extension | Self::Function(_) | Self::Identity(_) => false,
         }
     }
@@ -168,9 +172,18 @@ impl ClientSource {
             Self::Path => true,
             Self::All(sources) => sources.iter().any(Self::reads_path),
             Self::Ip | Self::Header(_) | Self::Cookie(_) | Self::Query(_) => false,
-            Self::Host | Self::Tls(_) => false,
+            Self::Host | Self::Tls(_) | Self::Json(_) => false,
             Self::Function(_) => true,
             Self::Extension | Self::Identity(_) => false,
+        }
+    }
+
+    /// Returns `true` if the source includes a value of the body.
+    pub fn reads_body(&self) -> bool {
+        match self {
+            Self::Json(_) => true,
+            Self::All(sources) => sources.iter().any(Self::reads_body),
+            _ => false,
         }
     }
 
@@ -197,7 +210,7 @@ impl ClientSource {
             Self::Header(name) => found(name),
             Self::Cookie(_) => found(&header::COOKIE),
             Self::All(sources) => sources.iter().for_each(|source| source.fields(found)),
-            Self::Ip | Self::Query(_) | Self::Host | Self::Path | Self::Tls(_) => {}
+            Self::Ip | Self::Query(_) | Self::Host | Self::Path | Self::Tls(_) | Self::Json(_) => {}
             Self::Extension | Self::Function(_) | Self::Identity(_) => {}
         }
     }
@@ -260,6 +273,7 @@ impl fmt::Display for ClientSource {
             Self::Path => f.write_str("path"),
             Self::Tls(name) => write!(f, "tls:{}", name.as_str()),
             Self::Extension => f.write_str("extension"),
+            Self::Json(pointer) => write!(f, "json:{pointer}"),
             Self::Function(_) => f.write_str("function"),
             Self::Identity(value) => value.fmt(f),
             Self::All(sources) => {
@@ -348,6 +362,17 @@ fn identity<'f>(facts: &'f Facts<'_>, value: &IdentityValue) -> Result<Cow<'f, s
 fn key<'f>(facts: &'f Facts<'_>) -> Result<&'f str, ClientError> {
     let key = facts.extensions.and_then(|extensions| extensions.get::<ClientKey>()).map(|key| key.0.as_str());
     key.filter(|key| !key.is_empty()).ok_or(ClientError::Missing)
+}
+
+/// Returns a value of the body. A string and a number with the same text are the same client: some servers convert them.
+fn json<'f>(facts: &'f Facts<'_>, pointer: &Pointer) -> Result<Cow<'f, str>, ClientError> {
+    match facts.body.as_ref().and_then(|body| body.value(pointer)) {
+        None | Some(MemberValue::Null) => Err(ClientError::Missing),
+        Some(value) => match value.text() {
+            Some(text) if text.is_empty() => Err(ClientError::Missing),
+            text => text.ok_or(ClientError::Malformed),
+        },
+    }
 }
 
 /// Returns the path without path parameters and trailing slash, because they do not identify another client.

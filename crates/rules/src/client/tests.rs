@@ -21,7 +21,7 @@ fn facts<'a>(headers: &'a HeaderMap, query: &'a str) -> Facts<'a> {
         extensions: None,
         identity: None,
         time: None,
-        model_request: None,
+        body: None,
     }
 }
 

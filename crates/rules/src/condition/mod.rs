@@ -165,7 +165,7 @@ mod tests {
                 sent.iter().map(|sent| (HeaderName::from_static("x"), http::HeaderValue::from_static(sent))).collect();
             let peer = std::net::Ipv4Addr::LOCALHOST.into();
             let facts =
-                Facts { method: &Method::GET, host: host.into(), path: path.into(), query: None, headers: &headers, peer: Some(peer), peer_is_client: false, peer_is_trusted: false, tls: None, extensions: None, identity: None, time: None, model_request: None };
+                Facts { method: &Method::GET, host: host.into(), path: path.into(), query: None, headers: &headers, peer: Some(peer), peer_is_client: false, peer_is_trusted: false, tls: None, extensions: None, identity: None, time: None, body: None };
             for route in routes.iter() {
                 let is_unmet = route.matcher.unmet_other(&facts).is_some();
                 prop_assert_eq!(route.matcher.met_other(&facts) == Met::No, is_unmet);

@@ -30,6 +30,7 @@ impl fmt::Display for ValueCondition {
             ValueSource::Header(name) => write!(f, "header {name}"),
             ValueSource::Query(name) => write!(f, "query {name}"),
             ValueSource::Cookie(name) => write!(f, "cookie {name}"),
+            ValueSource::Json(pointer) => write!(f, "json {pointer}"),
         }?;
         match self.test {
             ValueTest::Present => f.write_str(" present"),

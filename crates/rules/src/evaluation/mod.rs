@@ -29,13 +29,13 @@ pub use self::hop::{LastHop, last_hop, max_forwards};
 use self::readings::find_unchanged;
 use self::stage::Stage;
 pub use self::step::{Event, Step, Verdict};
+use crate::request::body::ReadBody;
 use crate::request::facts::{BadRequest, Facts, HostRequirement, NO_CERTIFICATE};
 use crate::request::identity::{Identity, IdentityKinds, OnServiceFailure, ServiceCheck, ServiceVerdict};
 use crate::request::sanitize::BadField;
 use crate::route::upgrade::{Offer, Upgrade};
 use crate::route::{Authorize, Met, OriginalRequest, OriginalRequestError, Rejection, Route};
 use crate::rules::Rules;
-use tidegate_usage::Request as ModelRequest;
 
 /// The evaluation of one request.
 #[derive(Debug)]
@@ -266,7 +266,8 @@ impl<'r, 'f> Evaluation<'r, 'f> {
     /// request.
     fn body(&self) -> Option<Step<'r>> {
         let is_read = !self.is_original() && self.facts.identity_fault().is_none();
-        self.route.filter(|_| is_read)?.api().map(Step::ReadBody)
+        let (position, _) = self.route().filter(|_| is_read)?;
+        self.rules.routes.body_reads(position).map(Step::ReadBody)
     }
 
     /// A request whose credentials are not accepted is counted by limits by address only, and takes no slot.
@@ -342,8 +343,8 @@ impl<'r, 'f> Evaluation<'r, 'f> {
     }
 
     /// Adds the result of [`Step::ReadBody`].
-    pub fn add_model_request(&mut self, request: ModelRequest) {
-        self.facts.model_request = Some(Box::new(request));
+    pub fn add_body(&mut self, body: ReadBody) {
+        self.facts.body = Some(Box::new(body));
     }
 
     /// Decides whether the route accepts the credentials, and returns the kinds that it reads. Without a verification, a

@@ -29,7 +29,7 @@ pub(super) enum Stage {
     /// The credentials, and whether the route accepts them.
     Identity,
     Identified,
-    /// The body, if the cost of a limit depends on it.
+    /// The body, if a limit depends on it.
     Body,
     /// The limits and the slot.
     Limits,

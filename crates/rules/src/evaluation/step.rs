@@ -1,9 +1,9 @@
 //! The steps of an evaluation, and their results.
 
 use super::Answer;
+use crate::request::body::BodyReads;
 use crate::request::identity::{IdentityKinds, ServiceCheck, ServiceVerdict};
 use crate::route::{Authorize, Route};
-use tidegate_usage::Api;
 
 /// The next task of the driver.
 #[derive(Debug)]
@@ -25,8 +25,8 @@ pub enum Step<'r> {
     Verify(IdentityKinds),
     /// Record whether the route accepts the credentials of these kinds, which it reads: `facts.identity` has a fault if not.
     Identified(IdentityKinds),
-    /// Read the body as a request of this API, and [add](super::Evaluation::add_model_request) it.
-    ReadBody(Api),
+    /// Read these values of the body, and [add](super::Evaluation::add_body) them.
+    ReadBody(&'r BodyReads),
     /// Let the limits decide, and pass on the [`Verdict`]. Then the request also needs a slot if the route bounds its
     /// requests in flight and this is `true`.
     Decide(bool),

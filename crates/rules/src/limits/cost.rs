@@ -1,7 +1,7 @@
-//! The cost of a request: a number in the rule file, a number in a header field of the request, or the usage that its response
-//! reports.
+//! The cost of a request: a number in the rule file, a number in a header field or in the body of the request, or the usage that
+//! its response reports.
 //!
-//! Clients control header fields, so an invalid cost is a bad request and is never replaced by a guess. A low guess
+//! Clients control header fields and bodies, so an invalid cost is a bad request and is never replaced by a guess. A low guess
 //! would bypass the limit; with a high guess, a typing error could use up the quota of all clients.
 
 use http::HeaderName;
@@ -11,6 +11,7 @@ use crate::json;
 use crate::limits::budget::UsageCost;
 pub use crate::limits::cost_error::CostError;
 use crate::request::facts::Facts;
+use tidegate_usage::{MemberValue, Pointer};
 
 /// The cost of a request: the `permits` of a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -20,6 +21,8 @@ pub enum Cost {
     Fixed(u32),
     /// The number in a header field.
     Header(HeaderCost),
+    /// The number in a JSON body.
+    Json(JsonCost),
     /// The usage that the response reports. The request reserves the most that it can cost.
     Usage(Box<UsageCost>),
 }
@@ -37,12 +40,26 @@ pub struct HeaderCost {
     pub max: Option<u32>,
 }
 
+/// A cost from a JSON body.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct JsonCost {
+    /// The place of the number.
+    #[serde(rename = "json", serialize_with = "json::text")]
+    pub pointer: Pointer,
+    /// The cost of a request without the value.
+    pub default: u32,
+    /// The maximal cost; `None` accepts any number.
+    pub max: Option<u32>,
+}
+
 impl Cost {
     /// Returns the largest known cost of a request.
     pub fn max(&self) -> u32 {
         match self {
             Self::Fixed(permits) => *permits,
-            Self::Header(cost) => cost.max.unwrap_or(0).max(cost.default),
+            Self::Header(HeaderCost { default, max, .. }) | Self::Json(JsonCost { default, max, .. }) => {
+                max.unwrap_or(0).max(*default)
+            }
             Self::Usage(cost) => cost.least_bound(),
         }
     }
@@ -50,12 +67,13 @@ impl Cost {
     /// Returns the cost of a request with these facts. A request with the cost 0 takes no permits.
     ///
     /// # Errors
-    /// The header field is not a valid cost.
+    /// The header field or the value of the body is not a valid cost.
     pub fn for_request(&self, facts: &Facts<'_>) -> Result<u32, CostError> {
         match self {
             Self::Fixed(permits) => Ok(*permits),
             Self::Header(cost) => cost.read(facts),
-            Self::Usage(cost) => cost.bound(facts.model_request.as_deref()),
+            Self::Json(cost) => cost.read(facts),
+            Self::Usage(cost) => cost.bound(facts.body.as_ref().and_then(|body| body.model.as_ref())),
         }
     }
 
@@ -63,7 +81,7 @@ impl Cost {
     pub fn usage(&self) -> Option<&UsageCost> {
         match self {
             Self::Usage(cost) => Some(cost),
-            Self::Fixed(_) | Self::Header(_) => None,
+            Self::Fixed(_) | Self::Header(_) | Self::Json(_) => None,
         }
     }
 }
@@ -79,11 +97,30 @@ impl HeaderCost {
         if values.any(|other| other != value) {
             return Err(CostError::Ambiguous);
         }
-        let permits = parse_digits(value).ok_or(CostError::NotWhole)?;
-        match self.max {
-            Some(max) if permits > max => Err(CostError::AboveMax(max)),
-            _ => Ok(permits),
+        bounded(value, self.max)
+    }
+}
+
+impl JsonCost {
+    /// Returns the cost of a request with these facts. `null` is as no value.
+    ///
+    /// # Errors
+    /// The value of the body is not a valid cost.
+    pub fn read(&self, facts: &Facts<'_>) -> Result<u32, CostError> {
+        let body = facts.body.as_ref().ok_or(CostError::NoBody)?;
+        match body.value(&self.pointer) {
+            None | Some(MemberValue::Null) => Ok(self.default),
+            Some(MemberValue::Number(number)) => bounded(number.as_bytes(), self.max),
+            Some(_) => Err(CostError::NotWhole),
         }
+    }
+}
+
+fn bounded(digits: &[u8], max: Option<u32>) -> Result<u32, CostError> {
+    let permits = parse_digits(digits).ok_or(CostError::NotWhole)?;
+    match max {
+        Some(max) if permits > max => Err(CostError::AboveMax(max)),
+        _ => Ok(permits),
     }
 }
 
@@ -122,7 +159,7 @@ mod tests {
             extensions: None,
             identity: None,
             time: None,
-            model_request: None,
+            body: None,
         };
         Cost::Header(HeaderCost { name: FIELD, default: 3, max }).for_request(&facts)
     }

@@ -12,6 +12,9 @@ pub enum CostError {
     /// There are several different fields, and it is unknown which one the upstream would use.
     #[error("was sent twice")]
     Ambiguous,
+    /// The calls of a batch are for more buckets than one decision can have.
+    #[error("is for more than {0} buckets")]
+    TooManyBuckets(usize),
     /// The cost depends on the body of the request, which was not read.
     #[error("is unknown without the body of the request")]
     NoBody,

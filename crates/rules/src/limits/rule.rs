@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde::Serialize;
 
-use crate::charge::Limiter;
+use crate::charge::{Charge, Limiter};
 use crate::client::{ClientSource, Duplicates};
 use crate::json;
 use crate::limits::cost::Cost;
@@ -17,6 +17,7 @@ use crate::request::facts::Facts;
 use crate::request::identity::IdentityKinds;
 use tidegate_limit::Mode;
 use tidegate_limit::text::words::words;
+use tidegate_usage::Pointer;
 
 /// One entry of `limits:`, of a route or of the rule file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -35,6 +36,9 @@ pub struct Limit {
     /// Whether `when` compares the tier of the API key.
     #[serde(skip)]
     pub reads_key_tier: bool,
+    /// The places in bodies that `when` compares.
+    #[serde(skip)]
+    pub body_conditions: Vec<Pointer>,
     /// How a client is identified. Used only for PER_CLIENT.
     #[serde(skip)]
     pub client: ClientSource,
@@ -150,6 +154,7 @@ impl Limit {
             rates: None,
             when: None,
             reads_key_tier: false,
+            body_conditions: Vec::new(),
             client: ClientSource::Ip,
             permits: Cost::Fixed(1),
             on_missing_client: OnMissingClient::default(),
@@ -178,6 +183,16 @@ impl Limit {
         chosen.unwrap_or_else(|| Arc::clone(&self.limiter))
     }
 
+    /// Records where the rate of a charge comes from.
+    #[inline]
+    pub(crate) fn record_rate(&self, charge: &Charge, facts: &Facts<'_>) {
+        if let Some(rates) = &self.rates
+            && Arc::ptr_eq(&charge.limiter, &self.limiter)
+        {
+            rates.record(rates.choose(facts).1);
+        }
+    }
+
     /// Replaces the limiter, or the limiters of all rates.
     #[doc(hidden)]
     #[must_use]
@@ -204,7 +219,16 @@ impl Limit {
     pub fn is_by_address(&self) -> bool {
         let needs_no_identity =
             self.on_missing_client == OnMissingClient::Ip || self.client.identity_kinds().is_empty();
-        self.reads_address() && needs_no_identity
+        self.reads_address() && needs_no_identity && !self.reads_body()
+    }
+
+    /// Returns `true` if the limit depends on the bodies of requests.
+    #[doc(hidden)]
+    #[inline]
+    pub fn reads_body(&self) -> bool {
+        !self.body_conditions.is_empty()
+            || matches!(self.permits, Cost::Json(_) | Cost::Usage(_))
+            || self.client.reads_body()
     }
 
     /// Returns the kinds of credentials that the limit reads.
@@ -215,16 +239,29 @@ impl Limit {
         self.client.identity_kinds().union(rates).union(tiers)
     }
 
+    /// Returns the places in bodies that the limit reads.
+    pub fn body_pointers(&self) -> impl Iterator<Item = &Pointer> {
+        let clients = self.client.sources().into_iter().filter_map(|source| match source {
+            ClientSource::Json(pointer) => Some(pointer),
+            _ => None,
+        });
+        let cost = match &self.permits {
+            Cost::Json(cost) => Some(&cost.pointer),
+            _ => None,
+        };
+        clients.chain(cost).chain(&self.body_conditions)
+    }
+
     /// Returns `true` if responses may report the limit: a live limit with one bucket for each client, whose rate is
     /// in the rule file.
     pub fn is_visible_to_clients(&self) -> bool {
         self.mode() == Mode::PerClient && !self.shadow && !self.limiter.quota.is_adopted()
     }
 
-    /// Returns `true` if a quota reports the limit: a visible limit whose client does not depend on the path. The path
-    /// of a request for a quota is always the path of the quota.
+    /// Returns `true` if a quota reports the limit: a visible limit whose client does not depend on the path or the body.
+    /// The path of a request for a quota is always the path of the quota.
     #[doc(hidden)]
     pub fn is_visible_in_quota(&self) -> bool {
-        self.is_visible_to_clients() && !self.client.reads_path()
+        self.is_visible_to_clients() && !self.client.reads_path() && !self.client.reads_body()
     }
 }

@@ -7,9 +7,10 @@ use http::{HeaderName, Method};
 use super::case::Case;
 use super::clients::ClientNetworks;
 use super::pattern::{HostPattern, PathPattern};
-use super::value::{Met, ValueCondition};
+use super::value::{Met, ValueCondition, ValueSource};
 use crate::request::facts::{Facts, Scheme};
 use crate::request::identity::{IdentityCondition, IdentityKinds};
+use tidegate_usage::Pointer;
 
 /// The conditions of a route: all of them must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -150,6 +151,14 @@ impl Matcher {
         for not in &self.not {
             not.values.iter().filter_map(ValueCondition::field).for_each(&mut *found);
         }
+    }
+
+    /// Returns the places in JSON bodies that the conditions read.
+    pub fn body_pointers(&self) -> impl Iterator<Item = &Pointer> {
+        self.values.iter().filter_map(|value| match &value.source {
+            ValueSource::Json(pointer) => Some(pointer),
+            _ => None,
+        })
     }
 
     /// Iterates over the header fields that must not be sent with two values.

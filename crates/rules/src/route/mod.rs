@@ -4,6 +4,7 @@ pub mod upgrade;
 
 mod action;
 mod authorize;
+mod body;
 mod case;
 mod clients;
 mod compression;
@@ -51,6 +52,7 @@ use crate::json;
 use crate::limits::concurrency::Concurrency;
 use crate::limits::policy::RateLimitHeaders;
 use crate::limits::rule::{Limit, LimitLocation};
+use crate::request::body::BodyReads;
 use crate::request::facts::{BadRequest, Facts, is_common};
 use crate::request::identity::{IdentityKinds, IdentityValue, Requirement};
 use crate::route::upgrade::Upgrades;
@@ -69,6 +71,8 @@ pub struct Routes {
     has_cors: bool,
     /// The credentials that each route reads.
     reads: Vec<Option<IdentityKinds>>,
+    /// The values of bodies that each route reads.
+    bodies: Vec<Option<Box<BodyReads>>>,
     /// The credentials that conditions of routes read. `None` for most rule files.
     matched: Option<IdentityKinds>,
     /// The conditions of each route that a lookup has to check. So most lookups need not read the route itself.
@@ -254,6 +258,7 @@ impl Routes {
         let table = Table::new(list.iter().map(|route| &route.matcher));
         let unchecked = list.iter().map(|route| Unchecked::new(&route.matcher)).collect();
         let reads = list.iter().map(|route| Some(route.identity_kinds()).filter(|kinds| !kinds.is_empty())).collect();
+        let bodies = list.iter().map(|route| route.body_reads().map(Box::new)).collect();
         let matched = list.iter().map(|route| route.matcher.identity_kinds());
         let matched = Some(matched.fold(IdentityKinds::default(), IdentityKinds::union));
         let matched = matched.filter(|kinds| !kinds.is_empty());
@@ -262,7 +267,7 @@ impl Routes {
         let fields = unique(matchers().flat_map(Matcher::single_fields));
         let quotas = Quotas::new(&list);
         let has_cors = list.iter().any(|route| route.cors.is_some());
-        Self { list, has_cors, table, quotas, reads, matched, unchecked, methods, fields }
+        Self { list, has_cors, table, quotas, reads, bodies, matched, unchecked, methods, fields }
     }
 
     /// Adds conditions that are not of routes, but for which [`check`](Self::check) also rejects ambiguous requests.
@@ -337,6 +342,16 @@ impl Routes {
     /// Returns the credentials that the route at this position reads, apart from its conditions. `None` for most routes.
     pub fn identity_kinds(&self, position: usize) -> Option<IdentityKinds> {
         self.reads.get(position).copied().flatten()
+    }
+
+    /// Returns the values of bodies that the route at this position reads. `None` for most routes.
+    pub fn body_reads(&self, position: usize) -> Option<&BodyReads> {
+        self.bodies.get(position)?.as_deref()
+    }
+
+    /// Returns `true` if a route reads bodies.
+    pub(crate) fn read_bodies(&self) -> bool {
+        self.bodies.iter().any(Option::is_some)
     }
 
     /// Returns the credentials that conditions of any route read. `None` for most rule files.

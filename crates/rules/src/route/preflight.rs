@@ -84,7 +84,7 @@ impl ValueCondition {
     fn met_by_announced(&self, facts: &Facts<'_>) -> Met {
         let name = match &self.source {
             ValueSource::Header(name) => name,
-            ValueSource::Cookie(_) => return Met::Maybe,
+            ValueSource::Cookie(_) | ValueSource::Json(_) => return Met::Maybe,
             ValueSource::Query(_) => return self.met(facts),
         };
         if is_announced(name, facts) {

@@ -23,6 +23,8 @@ pub struct Charges<'r> {
     pub(super) decisions: Vec<Decision>,
     /// The time of the decisions on the store's clock; 0 without decisions of the store.
     pub(super) decided_at: Timestamp,
+    /// Whether a limit has several charges.
+    repeats: bool,
     /// Whether this gateway's shares of the limits have decided, since the store did not.
     pub(super) is_local: bool,
 }
@@ -73,6 +75,7 @@ impl<'r> Charges<'r> {
             charges: Vec::with_capacity(charges),
             decisions: Vec::new(),
             decided_at: Timestamp::default(),
+            repeats: false,
             is_local: false,
         }
     }
@@ -82,6 +85,22 @@ impl<'r> Charges<'r> {
     pub fn push(&mut self, index: usize, charge: Charge) {
         self.positions.push(u16::try_from(index).unwrap_or(u16::MAX));
         self.charges.push(charge);
+    }
+
+    /// Adds a charge of the limit at this position. Two charges of the limit for one bucket become one.
+    pub(super) fn add(&mut self, index: usize, charge: Charge) {
+        let position = u16::try_from(index).unwrap_or(u16::MAX);
+        let of_limit = self.positions.iter().zip(&mut self.charges).filter(|(own, _)| **own == position);
+        let mut is_repeated = false;
+        for (_, own) in of_limit {
+            if Arc::ptr_eq(&own.limiter, &charge.limiter) && own.client == charge.client {
+                own.permits = own.permits.saturating_add(charge.permits);
+                return;
+            }
+            is_repeated = true;
+        }
+        self.repeats |= is_repeated;
+        self.push(index, charge);
     }
 
     /// Returns the charges for the store.
@@ -194,8 +213,8 @@ impl<'r> Charges<'r> {
     pub fn changed_limits(&self) -> Option<Vec<Limit>> {
         let is_absent = |index: &usize| self.limits[*index].is_visible_to_clients() && !self.has(*index);
         let is_same = |entry: LimitCharge<'_>| Arc::ptr_eq(&entry.charge.limiter, &entry.limit.limiter);
-        let has_all =
-            self.positions.len() == self.limits.len() || !(0..self.limits.len()).any(|index| is_absent(&index));
+        let is_complete = self.positions.len() == self.limits.len() && !self.repeats;
+        let has_all = is_complete || !(0..self.limits.len()).any(|index| is_absent(&index));
         if has_all && self.iter().all(is_same) {
             return None;
         }

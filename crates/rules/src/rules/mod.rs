@@ -1,5 +1,6 @@
 //! The rules of a file. They derive from a request its facts, its route and its charges.
 
+mod calls;
 mod charges;
 mod decisions;
 mod named_client;
@@ -26,7 +27,7 @@ use crate::limits::concurrency::Concurrency;
 use crate::limits::cost::{Cost, CostError};
 use crate::limits::rule::{Limit, OnMissingClient};
 use crate::request::facts::{BadRequest, Facts};
-pub use crate::request::facts::{HostRequirement, Requests};
+pub use crate::request::facts::{BodyBytes, HostRequirement, Requests};
 use crate::request::identity::IdentityValue;
 pub use crate::request::path::{EncodedSlash, Slashes};
 use crate::request::sanitize::FieldFilter;
@@ -94,6 +95,8 @@ pub enum MissingInput {
     Cost(CostError),
     /// Valid credentials. Only limits by address count the request.
     Credentials,
+    /// The body, which was not read.
+    Body,
 }
 
 /// The effect of a limit on a request.
@@ -204,7 +207,8 @@ impl Rules {
         Ok(facts)
     }
 
-    /// Returns the charges of a request on this route: one for each limit that counts it.
+    /// Returns the charges of a request on this route: one for each limit that counts it. If the body is a batch of calls, a
+    /// limit has a charge for each client of the calls.
     ///
     /// # Errors
     /// A live limit lacks its input: there is no client and the limit denies such requests, the client is ambiguous or
@@ -226,15 +230,14 @@ impl Rules {
         facts: &Facts<'_>,
         may_reject: impl Fn(&Limit) -> bool,
     ) -> Result<Charges<'r>, LimitRejection<'r>> {
+        if facts.body.as_ref().is_some_and(|body| body.calls() > 1) {
+            return self.charges_of_calls(route, facts, may_reject);
+        }
         let mut charges = Charges::new(&route.limits);
         for (index, limit) in route.limits.iter().enumerate() {
             match self.check_limit_after(charges.last(), limit, facts) {
                 LimitCheck::Charge(charge) => {
-                    if let Some(rates) = &limit.rates
-                        && Arc::ptr_eq(&charge.limiter, &limit.limiter)
-                    {
-                        rates.record(rates.choose(facts).1);
-                    }
+                    limit.record_rate(&charge, facts);
                     charges.push(index, charge);
                 }
                 LimitCheck::Skip(_) | LimitCheck::Unmet => {}
@@ -258,7 +261,7 @@ impl Rules {
     ) -> Charges<'r> {
         let mut charges = Charges::new(&route.limits);
         for (index, limit) in route.limits.iter().enumerate() {
-            if limit.shadow || !limit.identity_kinds().is_empty() || !includes(limit) {
+            if limit.shadow || limit.reads_body() || !limit.identity_kinds().is_empty() || !includes(limit) {
                 continue;
             }
             if let LimitCheck::Charge(charge) = self.check_limit_after(charges.last(), limit, facts) {
@@ -289,10 +292,10 @@ impl Rules {
         self.when.iter().any(|when| when.schedule.is_some())
     }
 
-    /// Returns `true` if the cost of a limit depends on the bodies of requests.
+    /// Returns `true` if a limit depends on the bodies of requests.
     #[doc(hidden)]
     pub fn reads_bodies(&self) -> bool {
-        self.routes.iter().any(|route| route.api().is_some())
+        self.routes.read_bodies()
     }
 
     /// Returns the conditions of a limit, if it has some.
@@ -313,6 +316,9 @@ impl Rules {
         // So that guesses are limited, and take no permits from the clients that own the credentials.
         if facts.identity_fault().is_some() && !limit.is_by_address() {
             return LimitCheck::Skip(MissingInput::Credentials);
+        }
+        if facts.body.is_none() && limit.reads_body() {
+            return LimitCheck::Deny(MissingInput::Body);
         }
         if self.unmet(limit, facts).is_some() {
             return LimitCheck::Unmet;
@@ -375,7 +381,8 @@ impl Rules {
     /// Returns the clients of a request for the limits of a route that can identify them, each with its limit.
     #[doc(hidden)]
     pub fn clients<'r>(&self, route: &'r Route, facts: &Facts<'_>) -> impl Iterator<Item = (&'r Limit, ClientId)> {
-        let limits = route.limits.iter().filter(|limit| limit.mode() == Mode::PerClient);
+        let is_known = |limit: &&Limit| facts.body.is_some() || !limit.reads_body();
+        let limits = route.limits.iter().filter(|limit| limit.mode() == Mode::PerClient).filter(is_known);
         let met = limits.filter(move |limit| self.unmet(limit, facts).is_none());
         met.filter_map(move |limit| Some((limit, self.client(limit, facts).ok()?)))
     }

@@ -9,9 +9,11 @@ use super::Rules;
 use crate::charge::ClientId;
 use crate::client::{ClientError, ClientSource, TlsName};
 use crate::limits::rule::Limit;
+use crate::request::body::ReadBody;
 use crate::request::facts::{BadRequest, Facts, HostRequirement, TlsPeer};
 use crate::request::identity::{ApiKey, Claims, ClientKey, Identity, IdentityValue};
 use tidegate_limit::Mode;
+use tidegate_usage::Pointer;
 
 /// Why values identify no client of a limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,6 +53,7 @@ pub(super) struct Request {
     tls: TlsPeer,
     extensions: Extensions,
     identity: NamedIdentity,
+    json: Vec<(Pointer, String)>,
 }
 
 /// The values of an API key, of a token, and a user.
@@ -119,6 +122,7 @@ impl Request {
             ClientSource::Tls(TlsName::Subject) => self.tls.subject = Some(value.to_owned()),
             ClientSource::Tls(TlsName::San) => self.tls.san = Some(value.to_owned()),
             ClientSource::Extension => _ = self.extensions.insert(ClientKey(value.to_owned())),
+            ClientSource::Json(pointer) => self.json.push((pointer.clone(), value.to_owned())),
             ClientSource::Function(_) => return None,
             ClientSource::Identity(source) => self.identity.add(source, value)?,
             ClientSource::All(_) => return None,
@@ -148,8 +152,9 @@ impl Request {
         let (host, requests) = (HostRequirement::Optional, &rules.requests);
         let facts = Facts::read(&Method::GET, &target, host, &self.headers, self.address, requests)?;
         let identity = Some(Box::new(self.identity.into()));
-        let facts =
-            Facts { peer_is_client: true, tls: Some(&self.tls), extensions: Some(&self.extensions), identity, ..facts };
+        let body = Some(Box::new(ReadBody::with_texts(&self.json)));
+        let (tls, extensions) = (Some(&self.tls), Some(&self.extensions));
+        let facts = Facts { peer_is_client: true, tls, extensions, identity, body, ..facts };
         Ok(read(facts))
     }
 }

@@ -20,6 +20,9 @@ pub enum PointerError {
     /// `~` is followed by `0` or `1`.
     #[error("`{0}` has a `~` without `0` or `1`")]
     Tilde(String),
+    /// The pointer has the segment `*`, where it must lead to one value.
+    #[error("`{0}` has the segment `*`, which is not one value")]
+    Any(String),
     /// The scanner compares keys of up to [`MAX_KEY`] bytes.
     #[error("`{0}` has a segment of more than {MAX_KEY} bytes")]
     LongSegment(String),

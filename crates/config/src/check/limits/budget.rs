@@ -2,7 +2,6 @@
 
 use super::capacity::{Capacity, check_capacity};
 use crate::check::{Checked, convert, present_keys, reject_keys};
-use crate::file::located::ValueOrMap;
 use crate::file::{Limit, Permits, Weights};
 use crate::problem::{Problems, quote};
 use tidegate_rules::limits::budget::UsageCost;
@@ -15,7 +14,7 @@ pub(super) fn usage_cost(
     capacity: Capacity,
     problems: &mut Problems,
 ) -> Checked<UsageCost> {
-    let keys = present_keys!(from, header default max);
+    let keys = present_keys!(from, header json default max);
     let checked = reject_keys(&keys, "with `usage`: the response reports the cost", "leave it out", problems);
     let checked = check_limit(raw, problems).and(checked);
     let weights = weights(from, problems);
@@ -72,17 +71,4 @@ fn weights(from: &Permits, problems: &mut Problems) -> Checked<TokenWeights> {
         .map(|weight| weight.optional(problems).map(|weight| weight.copied().unwrap_or(1.0)));
     let weights = TokenWeights::new(input?, cached_input?, cache_write?, output?);
     weights.ok_or_else(|| problems.reported(from.weights.location))
-}
-
-/// Reports limits by usage in a layer, which does not read bodies.
-pub(crate) fn reject_usage<'f>(limits: impl Iterator<Item = &'f Limit>, problems: &mut Problems) -> Checked<()> {
-    let mut checked = Ok(());
-    for limit in limits {
-        let Some(ValueOrMap::Map(Permits { usage, .. })) = limit.permits.get() else { continue };
-        if usage.is_present() {
-            let message = "`usage` works only in the gateway: a layer does not read bodies";
-            checked = Err(usage.report(message, "leave it out", problems));
-        }
-    }
-    checked
 }

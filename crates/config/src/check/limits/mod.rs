@@ -1,5 +1,6 @@
 //! A limit of a route, or a shared limit.
 
+pub(crate) mod body;
 pub(crate) mod budget;
 pub(crate) mod candidate;
 pub(crate) mod capacity;
@@ -23,7 +24,8 @@ use self::quota::quota;
 use self::raw_limits::{limits_of, rate_sources};
 use crate::check::identities::check_configured;
 use crate::check::matching::route_context::RouteContext;
-use crate::check::matching::{matcher, spelling};
+use crate::check::matching::{conditions::body_values, matcher, spelling};
+use crate::check::names::pointer;
 use crate::check::request_value::request_value;
 use crate::check::{Checked, all, present_keys, reject_keys};
 use crate::file;
@@ -41,7 +43,7 @@ use tidegate_rules::route::Case;
 use tidegate_rules::rules::When;
 
 const CLIENT_HELP: &str = "a client is `ip`, `host`, `path`, `header:NAME`, `cookie:NAME`, `query:NAME`, `tls:subject`, `tls:san`, \
-     `jwt:CLAIM`, `key:id`, `key:ATTRIBUTE`, `extension` and `extension:NAME` in a layer, or a list of these";
+     `json:POINTER`, `jwt:CLAIM`, `key:id`, `key:ATTRIBUTE`, `extension` and `extension:NAME` in a layer, or a list of these";
 
 const GATEWAY_CLIENT_HELP: &str = "for a gateway use `ip`, `header:NAME`, `cookie:NAME`, `query:NAME` or `tls:subject`";
 
@@ -93,6 +95,7 @@ fn limit(limit: RawLimit<'_>, when: &mut Vec<When>, problems: &mut Problems) -> 
         limiter,
         rates,
         reads_key_tier,
+        body_conditions: conditions.iter().flat_map(|when| when.matcher.body_pointers()).cloned().collect(),
         when: conditions.map(|conditions| {
             when.push(conditions);
             when.len() - 1
@@ -134,9 +137,13 @@ fn limiter_and_rates(
 fn conditions(raw: &file::Limit, context: RouteContext<'_>, problems: &mut Problems) -> Checked<Option<When>> {
     let Some(raw) = raw.when.optional(problems)? else { return Ok(None) };
     let matcher = matcher::conditions(&raw.matcher, context.matching, Case::Sensitive, problems);
+    let case = raw.matcher.case.get().copied().unwrap_or_default();
+    let of_body = body_values(&raw.json, case, problems);
     let tiers = rates::tiers_of_condition(&raw.tier, context.file, problems);
     let schedule = schedule::schedule(raw, problems);
-    Ok(Some(When { matcher: matcher?, tiers: tiers?, schedule: schedule?.map(Box::new) }))
+    let mut matcher = matcher?;
+    matcher.values.extend(of_body?);
+    Ok(Some(When { matcher, tiers: tiers?, schedule: schedule?.map(Box::new) }))
 }
 
 /// Converts `on_store_failure`. A limit with `adopt` has no rate to enforce locally while the store is unreachable.
@@ -285,6 +292,7 @@ fn source(raw: &Located<String>, functions: &[ClientFunction], problems: &mut Pr
                 return Ok(ClientSource::Function(function.clone()));
             }
         }
+        (Some(("json", text)), _) => return pointer(text, raw.location, problems).map(ClientSource::Json),
         (Some(("tls", "subject")), _) => return Ok(ClientSource::Tls(TlsName::Subject)),
         (Some(("tls", "san")), _) => return Ok(ClientSource::Tls(TlsName::San)),
         (Some(("jwt" | "key" | "basic" | "extension", _)), Some(value)) => return Ok(ClientSource::Identity(value)),
@@ -293,7 +301,7 @@ fn source(raw: &Located<String>, functions: &[ClientFunction], problems: &mut Pr
     let (kind, name) = text.split_once(':').map_or((text, None), |(kind, name)| (kind, Some(name)));
     let help = match nearest(
         kind,
-        ["ip", "host", "path", "header", "cookie", "query", "tls", "jwt", "key", "basic", "extension"],
+        ["ip", "host", "path", "header", "cookie", "query", "json", "tls", "jwt", "key", "basic", "extension"],
     ) {
         Some(near) if near != kind => {
             format!("did you mean {}?", quote(&name.map_or(near.to_owned(), |name| format!("{near}:{name}"))))

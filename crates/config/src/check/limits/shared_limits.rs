@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::budget::reject_usage;
+use super::body::reject_bodies;
 use super::{RawLimit, reject_extension, with_candidate};
 use crate::Purpose;
 use crate::check::matching::route_context::RouteContext;
@@ -40,7 +40,7 @@ impl<'f> SharedLimits<'f> {
             let limits = all(with_candidate(raw, std::iter::empty(), when, problems).into_iter());
             let limits = match purpose {
                 Purpose::Command => limits,
-                Purpose::Layer => reject_usage(std::iter::once(keys), problems).and(limits),
+                Purpose::Layer => reject_bodies(std::iter::once(keys), problems).and(limits),
                 Purpose::Gateway => reject_extension(std::iter::once(keys), problems).and(limits),
             };
             by_name.insert(name.as_str(), limits);

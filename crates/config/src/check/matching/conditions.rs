@@ -1,9 +1,10 @@
-//! The conditions of a `match` on values that clients send: header fields, query parameters and cookies.
+//! The conditions of a `match` on values that clients send: header fields, query parameters and cookies; and of `when` on JSON
+//! bodies.
 
 use http::HeaderValue;
 
 use super::spelling;
-use crate::check::names::header_name;
+use crate::check::names::{header_name, pointer};
 use crate::check::{Checked, all, parsed};
 use crate::file::located::{Located, OneOrList, ValueOrMap};
 use crate::file::{self, TextOrPattern};
@@ -21,8 +22,26 @@ type Condition = Located<OneOrList<TextOrPattern>>;
 type ReadSource = fn(&str, Location, &mut Problems) -> Checked<ValueSource>;
 
 pub(crate) fn values(raw: &file::Match, case: Case, problems: &mut Problems) -> Checked<Vec<ValueCondition>> {
+    all_values([(&raw.headers, header as ReadSource), (&raw.query, query), (&raw.cookies, cookie)], case, problems)
+}
+
+/// Converts the conditions on JSON bodies.
+pub(crate) fn body_values(
+    raw: &Located<file::Values>,
+    case: Case,
+    problems: &mut Problems,
+) -> Checked<Vec<ValueCondition>> {
+    all_values([(raw, body as ReadSource)], case, problems)
+}
+
+fn all_values<const N: usize>(
+    raw: [(&Located<file::Values>, ReadSource); N],
+    case: Case,
+    problems: &mut Problems,
+) -> Checked<Vec<ValueCondition>> {
     let mut conditions = Vec::new();
-    let mut add = |raw: &Located<file::Values>, source: ReadSource| {
+    let mut checked = Ok(());
+    for (raw, source) in raw {
         for (name, value) in raw.get().into_iter().flatten() {
             conditions.push(condition(name, value, source, case, problems).and_then(|condition| {
                 let is_same = |other: &Checked<ValueCondition>| {
@@ -35,12 +54,9 @@ pub(crate) fn values(raw: &file::Match, case: Case, problems: &mut Problems) -> 
                 Ok(condition)
             }));
         }
-        raw.optional(problems).map(drop)
-    };
-    let headers = add(&raw.headers, header);
-    let query = add(&raw.query, query);
-    let cookies = add(&raw.cookies, cookie);
-    headers.and(query).and(cookies)?;
+        checked = raw.optional(problems).map(drop).and(checked);
+    }
+    checked?;
     conditions.into_iter().collect()
 }
 
@@ -144,6 +160,10 @@ fn value(text: &str, location: Location, source: &Checked<ValueSource>, problems
         return Err(problems.add(location, message, "remove the control characters"));
     }
     Ok(text.trim().as_bytes().into())
+}
+
+fn body(name: &str, location: Location, problems: &mut Problems) -> Checked<ValueSource> {
+    pointer(name, location, problems).map(ValueSource::Json)
 }
 
 fn header(name: &str, location: Location, problems: &mut Problems) -> Checked<ValueSource> {

@@ -20,6 +20,10 @@ pub(crate) fn concurrency(
     let Some(raw) = route.concurrency.optional(problems)? else { return Ok(None) };
     let client = raw.client.optional(problems)?;
     let client = client.map_or(Ok(ClientSource::Ip), |client| sources(client, functions, problems));
+    if client.as_ref().is_ok_and(ClientSource::reads_body) {
+        let message = "`concurrency` does not read bodies";
+        return Err(raw.client.report(message, "use another client, such as `ip`", problems));
+    }
     let max = bound(&raw.max, problems)?;
     let per_client = bound(&raw.per_client, problems)?;
     let queue = raw.queue.optional(problems).and_then(|_| raw.queue.number(0, problems))?;

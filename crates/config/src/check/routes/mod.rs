@@ -196,13 +196,15 @@ impl RouteReader<'_> {
         let Self { context, field_check, .. } = *self;
         let limits = route_limits::limits(raw, context, &mut self.shared, when, problems);
         let limits = limits::check_identities(raw, context, problems).and(limits);
+        let limits = limits
+            .and_then(|limits| limits::body::check_number(&limits, raw.limits.location, problems).map(|()| limits));
         redisson::reject_duplicate_keys(limits_of(context.file, raw), problems);
         if let Some(check) = field_check {
             check.check_route(raw, problems);
         }
         match context.purpose {
             Purpose::Command => limits,
-            Purpose::Layer => limits::budget::reject_usage(own_limits(raw), problems).and(limits),
+            Purpose::Layer => limits::body::reject_bodies(own_limits(raw), problems).and(limits),
             Purpose::Gateway => limits::reject_extension(own_limits(raw), problems).and(limits),
         }
     }

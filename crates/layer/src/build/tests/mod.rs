@@ -149,15 +149,15 @@ fn builders_have_every_key_of_a_library() {
         "a `candidate`",
     ];
     // A program has its own `include` and `jwt.ca`, since a layer fetches no key sets, and has no listener.
-    let gateway = ["ca", "listener"];
+    let gateway = ["ca", "listener", "json_bytes"];
     // A layer cannot ask services.
     let of_services = ["service", "headers", "pass", "cache", "timeout", "on_failure"];
     // A layer does not read bodies.
-    let of_usage = ["usage", "weights", "reserve", "max_input", "on_lost", "on_disconnect"];
+    let of_bodies = ["json", "usage", "weights", "reserve", "max_input", "on_lost", "on_disconnect"];
     let is_of_gateway = |map: &str, key: &str| {
         gateway.contains(&key)
             || (map == "`require`" && of_services.contains(&key))
-            || (map == "`permits`" && of_usage.contains(&key))
+            || (map == "`permits`" && of_bodies.contains(&key))
     };
     let missing: Vec<_> =
         known.difference(&used).filter(|(map, key)| maps.contains(map) && !is_of_gateway(map, key)).collect();

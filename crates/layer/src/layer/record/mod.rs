@@ -11,7 +11,7 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode};
 
 use super::body::ClientInFlight;
-use super::model_body::ModelBody;
+use super::held_body::HeldBody;
 use super::report::RequestOutcome;
 use crate::admission::{Admitted, Denial, charge_by_response, denying, give_back};
 use crate::authorization::PassedFields;
@@ -79,7 +79,7 @@ pub(super) struct RareData {
     /// The lines of recordings.
     pub(super) lines: Vec<PendingLine>,
     /// The body, if the cost of a limit depends on it.
-    model_body: Option<ModelBody>,
+    body: Option<HeldBody>,
 }
 
 impl<'r> RequestRecord<'r> {
@@ -118,14 +118,14 @@ impl<'r> RequestRecord<'r> {
         self.rare.as_ref()?.request_id.as_ref()
     }
 
-    /// Returns the body of the request, for limits whose cost depends on it.
-    pub(super) fn model_body(&mut self) -> &mut ModelBody {
-        self.rare.get_or_insert_default().model_body.get_or_insert_default()
+    /// Returns the body of the request, for limits that depend on it.
+    pub(super) fn body(&mut self) -> &mut HeldBody {
+        self.rare.get_or_insert_default().body.get_or_insert_default()
     }
 
     /// Takes the body of the request, if a limit can depend on it.
-    pub(super) fn take_model_body(&mut self) -> Option<ModelBody> {
-        self.rare.as_mut()?.model_body.take()
+    pub(super) fn take_body(&mut self) -> Option<HeldBody> {
+        self.rare.as_mut()?.body.take()
     }
 
     /// Records that a proxy asks for an authorization.

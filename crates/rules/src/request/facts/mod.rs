@@ -15,11 +15,11 @@ use http::{Extensions, HeaderMap, Method, Uri, Version};
 
 pub use self::arrival::{ListenerName, Scheme};
 pub use self::method::is_common;
+use crate::request::body::ReadBody;
 use crate::request::identity::{Identity, IdentityFault, IdentityValue};
 use crate::request::path::{self, EncodedSlash, Path, Slashes};
 use crate::request::sanitize::BadField;
 use tidegate_limit::calendar::schedule::Minute;
-use tidegate_usage::Request as ModelRequest;
 
 /// The facts of a request: of a real one, or of one described in a log line or on the command line.
 #[derive(Clone, Debug)]
@@ -51,8 +51,8 @@ pub struct Facts<'a> {
     pub identity: Option<Box<Identity>>,
     /// The time of the store. `None` if no rule depends on the time of day.
     pub time: Option<Minute>,
-    /// The request to a language model, from the body. `None` until it was read, and if no limit depends on it.
-    pub model_request: Option<Box<ModelRequest>>,
+    /// The values of the body. `None` until it was read, and if no limit depends on it.
+    pub body: Option<Box<ReadBody>>,
 }
 
 /// The names in the certificate of a TLS peer. Both are `None` without a certificate.
@@ -85,7 +85,7 @@ pub enum HostRequirement {
     Optional,
 }
 
-/// Settings for reading requests: `encoded_slash`, `slashes` and `request_id` of `requests` in the rule file.
+/// Settings for reading requests: `encoded_slash`, `slashes`, `request_id` and `json_bytes` of `requests` in the rule file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     /// The treatment of an encoded slash in a path. By default, the request is rejected with 400.
@@ -94,6 +94,18 @@ pub struct Requests {
     pub slashes: Slashes,
     /// Whether each request has an `X-Request-Id`: the gateway adds one to requests without it.
     pub request_id: bool,
+    /// The longest body that is read before limits decide, in bytes.
+    pub body_bytes: BodyBytes,
+}
+
+/// The longest body that is read for limits: `json_bytes` of `requests` in the rule file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyBytes(pub usize);
+
+impl Default for BodyBytes {
+    fn default() -> Self {
+        Self(1 << 20)
+    }
 }
 
 /// Why a request is rejected before the rules are evaluated. The status is 400 unless documented otherwise.
@@ -179,7 +191,7 @@ impl<'a> Facts<'a> {
     ) -> Self {
         let peer = peer.map(|peer| peer.to_canonical());
         let (peer_is_client, peer_is_trusted) = (false, false);
-        let (tls, extensions, identity, time, model_request) = (None, None, None, None, None);
+        let (tls, extensions, identity, time, body) = (None, None, None, None, None);
         Self {
             method,
             host,
@@ -193,7 +205,14 @@ impl<'a> Facts<'a> {
             extensions,
             identity,
             time,
-            model_request,
+            body,
+        }
+    }
+
+    /// Uses the body's call with this number, from 0.
+    pub(crate) fn select_call(&mut self, call: usize) {
+        if let Some(body) = &mut self.body {
+            body.select(call);
         }
     }
 

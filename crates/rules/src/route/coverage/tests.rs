@@ -138,7 +138,7 @@ fn with_facts<T>((host, path, method, query, fields, arrival): &Request, read: i
         extensions: Some(&extensions),
         identity: None,
         time: None,
-        model_request: None,
+        body: None,
     })
 }
 

@@ -35,7 +35,7 @@ fn position(routes: &Routes, host: &str, path: &str) -> Option<usize> {
         extensions: None,
         identity: None,
         time: None,
-        model_request: None,
+        body: None,
     };
     routes.find(&facts).map(|(position, _)| position)
 }
@@ -85,7 +85,7 @@ proptest! {
         let routes = routes(matchers);
         let headers: HeaderMap = sent.iter().map(|sent| (FIELD, HeaderValue::from_static(sent))).collect();
         let (host, path, peer) = (host.into(), path.into(), std::net::Ipv4Addr::LOCALHOST.into());
-        let facts = Facts { method: &method, host, path, query: None, headers: &headers, peer: Some(peer), peer_is_client: false, peer_is_trusted: false, tls: None, extensions: None, identity: None, time: None, model_request: None };
+        let facts = Facts { method: &method, host, path, query: None, headers: &headers, peer: Some(peer), peer_is_client: false, peer_is_trusted: false, tls: None, extensions: None, identity: None, time: None, body: None };
         let in_turn = routes.iter().position(|route| route.matcher.matches(&facts));
         prop_assert_eq!(routes.find(&facts).map(|(position, _)| position), in_turn);
     }

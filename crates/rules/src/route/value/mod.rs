@@ -1,10 +1,11 @@
-//! Conditions on values that clients send: header fields, query parameters and cookies.
+//! Conditions on values that clients send: header fields, query parameters, cookies and members of JSON bodies.
 //!
 //! Origins read some values differently: values that were sent twice, names in another case, percent-encoded cookies.
 //! A condition is tested against every reading. If only some readings meet it, the request is ambiguous.
 
 mod cookie;
 mod header;
+mod json;
 mod pattern;
 mod query;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use http::{HeaderName, header as names};
 
 pub use self::pattern::{ValueParts, ValuePattern, ValueRegex};
 use crate::request::facts::Facts;
+use tidegate_usage::Pointer;
 
 /// A condition on one value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub enum ValueSource {
     Query(Box<str>),
     /// A cookie.
     Cookie(Box<str>),
+    /// A value of a JSON body. Only in conditions of limits.
+    Json(Pointer),
 }
 
 /// The requirement of a condition on a value.
@@ -101,6 +105,7 @@ impl ValueCondition {
             ValueSource::Header(name) => return header::met(facts.headers, name, readings),
             ValueSource::Query(name) => query::read(facts.query.unwrap_or_default(), name, &mut readings),
             ValueSource::Cookie(name) => cookie::read(facts.headers, name, &mut readings),
+            ValueSource::Json(pointer) => json::read(facts.body.as_deref(), pointer, &mut readings),
         }
         readings.met()
     }
@@ -138,7 +143,7 @@ impl ValueCondition {
         match &self.source {
             ValueSource::Header(name) => Some(name),
             ValueSource::Cookie(_) => Some(&names::COOKIE),
-            ValueSource::Query(_) => None,
+            ValueSource::Query(_) | ValueSource::Json(_) => None,
         }
     }
 

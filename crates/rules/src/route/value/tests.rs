@@ -18,7 +18,7 @@ fn facts<'a>(query: Option<&'a str>, headers: &'a HeaderMap) -> Facts<'a> {
         extensions: None,
         identity: None,
         time: None,
-        model_request: None,
+        body: None,
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn of_value(text: &str, source: &ValueSource) -> Option<Spelling> {
     let text = text.trim();
     let field = match source {
         ValueSource::Header(name) => Some(name.as_str()),
-        ValueSource::Query(_) | ValueSource::Cookie(_) => None,
+        ValueSource::Query(_) | ValueSource::Cookie(_) | ValueSource::Json(_) => None,
     };
     // These have such values: entity tags, and media ranges with `*`.
     let is_literal = field.is_some_and(|name| {
@@ -51,7 +51,7 @@ pub(crate) fn of_value(text: &str, source: &ValueSource) -> Option<Spelling> {
             let message = format!("{} has a `;`, which ends the value of a cookie", quote(text));
             Some(Spelling::new(message, "write the value of one cookie"))
         }
-        ValueSource::Cookie(_) => None,
+        ValueSource::Cookie(_) | ValueSource::Json(_) => None,
     }
 }
 

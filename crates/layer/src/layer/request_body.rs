@@ -1,4 +1,4 @@
-//! Reads the body of a request to a language model, and reserves the most that the request can cost.
+//! Reads the body of a request whose limits depend on it. Of a request to a language model, reserves the most that it can cost.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -8,60 +8,60 @@ use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LEN
 use http::{HeaderMap, HeaderValue, Request};
 
 use super::LayerState;
-use super::model_body::ModelBody;
+use super::held_body::HeldBody;
 use super::record::RequestRecord;
 use crate::admission::{Admitted, Denial};
-use crate::local_response::{LocalResponse, ModelRequestFault};
+use crate::local_response::{BodyFault, LocalResponse};
 use crate::metering::{Metering, PeekError};
 use tidegate_rules::evaluation::Evaluation;
+use tidegate_rules::request::body::BodyReads;
 use tidegate_rules::rules::Charges;
 use tidegate_store::Store;
-use tidegate_usage::{Api, Request as ModelRequest};
-
-/// The longest body that is read, in bytes.
-const MAX_BODY: usize = 1 << 20;
+use tidegate_usage::Api;
 
 impl LayerState {
     /// Prepares the body of a request for reading, if the rules have limits that depend on bodies.
     pub(super) fn prepare_body<B: 'static>(&self, request: &mut Request<B>, record: &mut RequestRecord<'_>) {
         let body: &mut dyn Any = request.body_mut();
         let peek = self.options.peek_body.and_then(|peek| peek(body));
-        record.model_body().peek = peek;
+        record.body().peek = peek;
     }
 }
 
-/// Reads the body of a request to this API, and adds it to the evaluation.
+/// Reads these values of the body of a request, and adds them to the evaluation.
 ///
 /// # Errors
 /// The body cannot be read, or has no single meaning.
 pub(super) async fn read_body(
-    api: Api,
+    reads: &BodyReads,
     evaluation: &mut Evaluation<'_, '_>,
     record: &mut RequestRecord<'_>,
 ) -> Result<(), LocalResponse> {
     let headers = evaluation.facts.headers;
     if has_encoding(headers) {
-        return Err(LocalResponse::BadModelRequest(ModelRequestFault::Encoded));
+        return Err(LocalResponse::BadBody(BodyFault::Encoded));
     }
-    let body = match &record.model_body().peek {
-        Some(peek) => peek.read(MAX_BODY).await.map_err(|error| match error {
+    let max = evaluation.rules().requests.body_bytes.0;
+    let body = match &record.body().peek {
+        Some(peek) => peek.read(max).await.map_err(|error| match error {
             PeekError::TooLong => LocalResponse::BodyTooLong,
             PeekError::TimedOut => LocalResponse::BodyTimedOut,
             PeekError::Incomplete => LocalResponse::BodyIncomplete,
         })?,
         None => Bytes::new(),
     };
-    let bad = |fault| LocalResponse::BadModelRequest(fault);
-    let request = ModelRequest::read(api, &body).map_err(|error| bad(ModelRequestFault::Body(error)))?;
-    let output = evaluation.route().and_then(|(_, route)| route.output_bound()).map(u64::from);
-    let changed = request.rewrite(api, &body, output, true);
-    if changed.is_some() && is_signed(headers) {
-        return Err(bad(ModelRequestFault::Signed));
+    let read = reads.read(&body).map_err(|error| LocalResponse::BadBody(BodyFault::Body(error)))?;
+    if let (Some(api), Some(request)) = (reads.api, &read.model) {
+        let output = evaluation.route().and_then(|(_, route)| route.output_bound()).map(u64::from);
+        let changed = request.rewrite(api, &body, output, true);
+        if changed.is_some() && is_signed(headers) {
+            return Err(LocalResponse::BadBody(BodyFault::Signed));
+        }
+        let held = record.body();
+        held.removes_usage = api == Api::OpenAi && request.is_stream && !request.includes_usage;
+        held.changed = changed.map(Bytes::from);
     }
-    let kept = record.model_body();
-    kept.removes_usage = api == Api::OpenAi && request.is_stream && !request.includes_usage;
-    kept.changed = changed.map(Bytes::from);
-    evaluation.add_model_request(request);
+    evaluation.add_body(read);
     Ok(())
 }
 
@@ -79,15 +79,15 @@ pub(super) fn keep(
     record: &mut RequestRecord<'_>,
 ) -> Result<Admitted, Denial> {
     if admitted.is_ok() {
-        let removes_usage = record.model_body().removes_usage;
-        record.model_body().metering = Metering::new(charges, store, removes_usage).map(Arc::new);
+        let removes_usage = record.body().removes_usage;
+        record.body().metering = Metering::new(charges, store, removes_usage).map(Arc::new);
     }
     admitted
 }
 
 /// Changes a request that is forwarded. Returns its reservations.
 pub(super) fn forward<B>(request: &mut Request<B>, record: &mut RequestRecord<'_>) -> Option<Arc<Metering>> {
-    let ModelBody { peek, changed, metering, .. } = record.take_model_body()?;
+    let HeldBody { peek, changed, metering, .. } = record.take_body()?;
     if let (Some(peek), Some(changed)) = (peek, changed) {
         request.headers_mut().insert(CONTENT_LENGTH, changed.len().into());
         peek.replace(changed);

@@ -1,4 +1,4 @@
-//! The body of a request whose cost depends on it.
+//! The body of a request that limits read.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::metering::{Metering, PeekBody};
 
 /// The body, its changes and the reservations of its request.
 #[derive(Default)]
-pub(super) struct ModelBody {
+pub(super) struct HeldBody {
     /// `None` if the request has no body.
     pub(super) peek: Option<Arc<dyn PeekBody>>,
     /// The body with changes, if it has any.
