@@ -88,7 +88,7 @@ fn denial(head: &Parts, body: Option<Bytes>) -> ConfiguredResponse {
     }
     // Caches keep some redirects unless a field forbids it.
     fields.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    ConfiguredResponse::of_service(head.status, fields, body.unwrap_or_default())
+    ConfiguredResponse::new(head.status, fields, body.unwrap_or_default())
 }
 
 /// Returns `true` if the service forbids to keep its answer.

@@ -50,6 +50,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use tidegate_rules::limits::policy::{RateLimitFields, RateLimitHeaders};
 
     fn status(requests_per_unit: u32, remaining: u32) -> Status<'static> {
         let limit = Some(CurrentLimit { requests_per_unit, unit: None, name: None });
@@ -58,7 +59,7 @@ mod tests {
 
     /// Returns the values of the legacy fields.
     fn values(statuses: &[Status<'_>]) -> Vec<String> {
-        let headers = tidegate_rules::limits::policy::RateLimitHeaders { ietf: false, legacy: true };
+        let headers = RateLimitHeaders::new(|fields| fields == RateLimitFields::Legacy);
         let settings = AnswerSettings { headers, ..AnswerSettings::default() };
         let fields = limit_fields(&settings, &Charges::default(), statuses);
         fields.iter().map(|(_, value)| value.to_str().expect("a text").to_owned()).collect()

@@ -159,7 +159,10 @@ async fn calls_of_a_batch_are_charged_together_or_not() {
     let call = |model: &str, n: u64| json!({ "model": model, "n": n });
     assert_eq!(status(&gateway, json!([call("a", 5), call("b", 5), call("c", 1)])).await, 429);
     assert_eq!(status(&gateway, json!([call("a", 1), call("a", 1)])).await, 429, "one bucket counts both calls");
-    assert_eq!(status(&gateway, json!([call("a", 5), call("b", 4)])).await, 200);
+    let granted = send(&gateway, json!([call("a", 5), call("b", 4)]).to_string()).await;
+    assert_eq!(granted.status(), 200);
+    let fields = granted.field("ratelimit").expect("rate limit fields");
+    assert_eq!(fields.matches("\"model\"").count(), 1, "{fields}");
     assert_eq!(status(&gateway, call("a", 0)).await, 429);
     assert_eq!(status(&gateway, call("c", 1)).await, 200);
     assert_eq!(status(&gateway, json!([call("d", 0), {}])).await, 400, "each call needs its client");

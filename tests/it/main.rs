@@ -10,6 +10,7 @@ mod actions;
 mod admin_api;
 mod admin_listener;
 mod admin_state;
+mod api_rejections;
 mod attacks;
 mod audit;
 mod authorize;

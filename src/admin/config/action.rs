@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use tidegate_rules::route::{Action, FieldChanges, FieldValue, FixedResponse, HostRewrite, Route};
+use tidegate_rules::route::{Action, FieldChanges, FieldValue, FixedResponse, HostRewrite, Rejection, Route};
 
 /// Returns the keys of the action.
 pub(super) fn show(route: &Route) -> Value {
@@ -21,12 +21,13 @@ pub(super) fn show(route: &Route) -> Value {
         };
         json!({ "strip_prefix": rewrite.strip_prefix, "add_prefix": rewrite.add_prefix, "host": host, "responses": rewrite.responses })
     });
-    let reject = route.reject.as_ref().map(|reject| {
-        json!({
+    let reject = route.reject.as_deref().map(|reject| match reject {
+        Rejection::Preset(preset) => preset.name().into(),
+        Rejection::Text(reject) => json!({
             "status": reject.status.as_u16(),
             "content_type": text(reject.content_type.as_bytes()),
             "body": reject.body.to_string(),
-        })
+        }),
     });
     json!({
         "upstream": route.action.upstream().map(|name| &**name),

@@ -134,11 +134,13 @@ fn show_cors(cors: &Cors) -> Value {
 }
 
 fn show_headers(headers: RateLimitHeaders) -> Vec<&'static str> {
-    [(RateLimitFields::Ietf.name(), headers.ietf), (RateLimitFields::Legacy.name(), headers.legacy)]
-        .into_iter()
-        .filter(|(_, is_sent)| *is_sent)
-        .map(|(word, _)| word)
-        .collect()
+    let fields = [
+        (RateLimitFields::Ietf, headers.ietf),
+        (RateLimitFields::Legacy, headers.legacy),
+        (RateLimitFields::OpenAi, headers.openai),
+        (RateLimitFields::Anthropic, headers.anthropic),
+    ];
+    fields.into_iter().filter(|(_, is_sent)| *is_sent).map(|(fields, _)| fields.name()).collect()
 }
 
 fn show_match(matcher: &Matcher) -> Value {

@@ -25,7 +25,7 @@ use tidegate_rules::limits::policy::RateLimitFields;
 use tidegate_rules::limits::rule::{OnMissingClient, OnStoreFailure};
 use tidegate_rules::request::facts::Scheme;
 use tidegate_rules::request::identity::IdentityKind;
-use tidegate_rules::route::Case;
+use tidegate_rules::route::{Case, RejectionPreset};
 use tidegate_rules::rules::{EncodedSlash, Slashes, Underscores};
 use tidegate_usage::Api;
 
@@ -100,8 +100,9 @@ shape! {
         compression: ValueOrMap<bool, Compression> = OrMap(&Flag, &COMPRESSION), Default("false"), OnlyGateway;
         /// Changes the header fields of all responses of the route, also of responses of the gateway such as 429.
         response_headers: FieldChanges = OrNone(&Map(&FIELD_CHANGES)), Optional, Always;
-        /// The response to requests that the limits reject.
-        reject: Reject = OrNone(&Map(&REJECT)), Optional, Always;
+        /// The response to requests that the limits reject: a map, or the errors of an API that its clients parse
+        /// ([rejections.md](rejections.md)). `jsonrpc` makes the route read bodies ([bodies.md](bodies.md)).
+        reject: ValueOrMap<RejectionPreset, Reject> = OrNone(&OrMap(&Word(RejectionPreset::WORDS), &REJECT)), Optional, Always;
         /// The limits of the route; a request is charged to all of them or to none. The name of a shared limit, or a map.
         /// `default` stands for the limits of `defaults`. At most 100, candidates included.
         limits: Vec<Located<NamedLimit>> = OrNone(&List(&OrMap(&Text, &LIMIT))), Default("[]"), NotWithAuthorize;

@@ -5,6 +5,7 @@
 //! to clients: the state of an OVERALL limit is for operators. Shadow limits are invisible, because they reject no
 //! requests.
 
+pub mod api;
 mod call;
 mod rename;
 
@@ -42,7 +43,12 @@ impl Members {
     /// `decisions` has the position of the limit of each.
     pub fn rate_limit<'d>(&self, decisions: impl Iterator<Item = (usize, &'d Decision)>) -> Option<HeaderValue> {
         let mut list = String::new();
-        for (index, decision) in decisions {
+        let mut decisions = decisions.peekable();
+        while let Some((index, mut decision)) = decisions.next() {
+            // A batch can have several decisions of a limit, one after the other.
+            while let Some((_, other)) = decisions.next_if(|(next, _)| *next == index) {
+                decision = if other.remaining < decision.remaining { other } else { decision };
+            }
             let Some(member) = self.0.get(index).and_then(Option::as_deref) else { continue };
             let (mut remaining, mut seconds) = (itoa::Buffer::new(), itoa::Buffer::new());
             let (remaining, seconds) =

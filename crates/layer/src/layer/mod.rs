@@ -59,6 +59,7 @@ mod peer;
 mod post_paid;
 mod quota;
 mod record;
+mod refused;
 mod rejection;
 mod rejections;
 mod replace;

@@ -4,12 +4,13 @@ use super::LayerState;
 use super::active::Snapshot;
 use super::limits::Decided;
 use super::record::RequestRecord;
+use super::refused::refused;
 use crate::local_response::{ConfiguredResponse, GrpcCall, LocalResponse};
 use crate::ruleset::RuleSet;
 use tidegate_rules::evaluation::{Answer, Evaluation};
 use tidegate_rules::request::facts::{BadRequest, Facts};
 use tidegate_rules::request::identity::{IdentityFault, UnmetRequirement};
-use tidegate_rules::route::{Action, Rejection, Route};
+use tidegate_rules::route::{Action, Rejection, RejectionText, Route};
 use tidegate_rules::template::Values;
 
 impl LayerState {
@@ -48,7 +49,10 @@ impl LayerState {
             }
             Answer::Refused(rejection) => {
                 match rejection.zip(record.route()).filter(|_| self.options.on_reject.is_none()) {
-                    Some((rejection, route)) => {
+                    Some((Rejection::Preset(preset), _)) => {
+                        decided.and_then(|decided| refused(*preset, facts, decided, record)).unwrap_or_else(denied)
+                    }
+                    Some((Rejection::Text(rejection), route)) => {
                         let values = values(rules, route, facts, record);
                         reject(rejection, facts, denied(), values)
                     }
@@ -109,7 +113,7 @@ fn configured<'v>(route: &Route, values: impl FnOnce() -> Values<'v>) -> LocalRe
 }
 
 /// Replaces the response to a request that limits refuse by the `reject` of the route. gRPC calls keep theirs.
-fn reject(rejection: &Rejection, facts: &Facts<'_>, response: LocalResponse, values: Values<'_>) -> LocalResponse {
+fn reject(rejection: &RejectionText, facts: &Facts<'_>, response: LocalResponse, values: Values<'_>) -> LocalResponse {
     if GrpcCall::detect(facts.method, facts.headers).is_some() {
         return response;
     }

@@ -6,7 +6,7 @@ use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 
-use tidegate_rules::route::{FixedResponse, Redirect, Rejection};
+use tidegate_rules::route::{FixedResponse, Redirect, RejectionText};
 use tidegate_rules::template::Values;
 
 /// A response of the rule file, or of an authorization service.
@@ -18,8 +18,8 @@ pub struct ConfiguredResponse {
 }
 
 impl ConfiguredResponse {
-    /// Returns the response of an authorization service.
-    pub fn of_service(status: StatusCode, headers: HeaderMap, body: Bytes) -> Self {
+    /// Creates a response.
+    pub fn new(status: StatusCode, headers: HeaderMap, body: Bytes) -> Self {
         Self { status, headers, body }
     }
 
@@ -46,7 +46,7 @@ impl ConfiguredResponse {
     }
 
     /// Returns the response to a request that limits rejected. Returns `None` if its body is too long.
-    pub fn rejection(rejection: &Rejection, values: &Values<'_>) -> Option<Self> {
+    pub fn rejection(rejection: &RejectionText, values: &Values<'_>) -> Option<Self> {
         let body = rejection.body.render(values)?.into();
         let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, rejection.content_type.clone())]);
         headers.extend(values.retry_after.map(|seconds| (RETRY_AFTER, HeaderValue::from(seconds))));

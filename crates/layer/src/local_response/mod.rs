@@ -4,6 +4,7 @@ mod challenge;
 mod configured;
 mod grpc;
 mod limited;
+pub mod preset;
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -35,7 +35,7 @@ pub(super) fn describe(answer: Answer<'_>, facts: &Facts<'_>) -> (u16, String) {
             (fault.status().as_u16(), unmet.map_or_else(|| fault.to_string(), |unmet| unmet.to_string()))
         }
         Answer::Refused(rejection) => {
-            (rejection.map_or(429, |rejection| rejection.status.as_u16()), "limits refuse the request".to_owned())
+            (rejection.map_or(429, |rejection| rejection.status().as_u16()), "limits refuse the request".to_owned())
         }
         Answer::Busy => (503, "too many requests are in flight".to_owned()),
         Answer::StoreFailed => (503, "the store does not decide".to_owned()),

@@ -21,6 +21,10 @@ words! {
         Ietf = "ietf",
         /// `X-RateLimit-*`.
         Legacy = "legacy",
+        /// The fields of OpenAI's API: `x-ratelimit-limit-requests`, `x-ratelimit-limit-tokens` and others.
+        OpenAi = "openai",
+        /// The fields of Anthropic's API: `anthropic-ratelimit-requests-limit`, `anthropic-ratelimit-tokens-limit` and others.
+        Anthropic = "anthropic",
     }
 }
 
@@ -31,11 +35,23 @@ pub struct RateLimitHeaders {
     pub ietf: bool,
     /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`.
     pub legacy: bool,
+    /// The fields of OpenAI's API.
+    pub openai: bool,
+    /// The fields of Anthropic's API.
+    pub anthropic: bool,
+}
+
+impl RateLimitHeaders {
+    /// Creates the headers with these fields.
+    pub fn new(has: impl Fn(RateLimitFields) -> bool) -> Self {
+        use RateLimitFields::{Anthropic, Ietf, Legacy, OpenAi};
+        Self { ietf: has(Ietf), legacy: has(Legacy), openai: has(OpenAi), anthropic: has(Anthropic) }
+    }
 }
 
 impl Default for RateLimitHeaders {
     fn default() -> Self {
-        Self { ietf: true, legacy: false }
+        Self { ietf: true, legacy: false, openai: false, anthropic: false }
     }
 }
 

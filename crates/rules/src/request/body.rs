@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use tidegate_usage::{Api, MemberPointers, MemberValue, Members, MembersError, Pointer, Request, RequestError};
+
+/// The place of the id of a call of JSON-RPC.
+pub(crate) const CALL_ID: &str = "/id";
 
 /// The values that the limits of a route read from bodies.
 #[derive(Clone, Debug)]
@@ -71,6 +76,23 @@ impl ReadBody {
     /// Returns the number of calls: more than 1 only in a batch.
     pub fn calls(&self) -> usize {
         self.members.as_ref().map_or(1, |members| members.calls())
+    }
+
+    /// Returns `true` if the body is an array of calls.
+    pub fn is_batch(&self) -> bool {
+        self.members.as_ref().is_some_and(|members| members.is_batch())
+    }
+
+    /// Returns the ids of the calls of JSON-RPC, without calls that have no id. An id that is no string or number is null.
+    pub fn call_ids(&self) -> impl Iterator<Item = Value> {
+        let pointer = Pointer::parse(CALL_ID).ok();
+        (0..self.calls()).filter_map(move |call| {
+            Some(match self.members.as_ref()?.value(call, pointer.as_ref()?)? {
+                MemberValue::Text(text) => (&**text).into(),
+                MemberValue::Number(number) => serde_json::from_str(number).unwrap_or_default(),
+                _ => Value::Null,
+            })
+        })
     }
 
     /// Uses the values of the call with this number, from 0.

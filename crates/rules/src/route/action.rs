@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::template::{Part, Template, Values, Variable};
+use tidegate_limit::text::words::words;
 
 /// The action for requests that the limits of a route admit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +42,28 @@ pub struct FixedResponse {
 
 /// The response to requests that the limits of a route reject.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rejection {
+pub enum Rejection {
+    /// A text of the rule file.
+    Text(RejectionText),
+    /// The errors of a well-known API.
+    Preset(RejectionPreset),
+}
+
+words! {
+    /// The APIs whose errors a rejection can have.
+    pub enum RejectionPreset {
+        /// Errors of OpenAI's API.
+        OpenAi = "openai",
+        /// Errors of Anthropic's API.
+        Anthropic = "anthropic",
+        /// Errors of JSON-RPC 2.0, and so of MCP.
+        JsonRpc = "jsonrpc",
+    }
+}
+
+/// A rejection with a text of the rule file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectionText {
     /// The status.
     pub status: StatusCode,
     /// The content type.
@@ -73,6 +95,31 @@ impl Action {
     /// Returns `true` for a fixed response with a 5xx status, as during a maintenance.
     pub fn is_maintenance(&self) -> bool {
         matches!(self, Self::Respond(response) if response.status.is_server_error())
+    }
+}
+
+// === impl Rejection ===
+
+impl Rejection {
+    /// Returns the status. With JSON-RPC, calls with an id get 200.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Text(text) => text.status,
+            Self::Preset(_) => StatusCode::TOO_MANY_REQUESTS,
+        }
+    }
+
+    /// Returns the body of the rule file.
+    pub(super) fn template(&self) -> Option<&Template> {
+        match self {
+            Self::Text(text) => Some(&text.body),
+            Self::Preset(_) => None,
+        }
+    }
+
+    /// Returns `true` if the response depends on the body of the request.
+    pub fn reads_body(&self) -> bool {
+        *self == Self::Preset(RejectionPreset::JsonRpc)
     }
 }
 

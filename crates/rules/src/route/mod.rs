@@ -30,7 +30,7 @@ use http::{HeaderName, Method};
 use http::header::CONTENT_LENGTH;
 use serde::Serialize;
 
-pub use self::action::{Action, FixedResponse, Redirect, Rejection};
+pub use self::action::{Action, FixedResponse, Redirect, Rejection, RejectionPreset, RejectionText};
 pub use self::authorize::Authorize;
 pub use self::authorize::{OriginalRequest, OriginalRequestError};
 pub use self::case::Case;
@@ -202,7 +202,7 @@ impl Route {
             Action::Forward(_) | Action::Respond(_) => None,
         };
         let fields = self.request_headers.iter().flat_map(|changes| changes.templates());
-        let body = self.reject.as_ref().map(|reject| &reject.body);
+        let body = self.reject.as_ref().and_then(|reject| reject.template());
         location.into_iter().chain(fields).chain(body).flat_map(Template::identity_values)
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod field_changes;
 pub(crate) mod fields;
 pub(crate) mod quota_path;
 pub(crate) mod reach;
+pub(crate) mod reject;
 pub(crate) mod rewrite;
 pub(crate) mod team;
 pub(crate) mod templates;
@@ -39,7 +40,7 @@ use crate::file::{self, File, ROUTE};
 use crate::problem::{Location, Problems};
 use crate::values::units::Millis;
 use crate::yaml::node::Node;
-use tidegate_rules::limits::policy::{RateLimitFields, RateLimitHeaders};
+use tidegate_rules::limits::policy::RateLimitHeaders;
 use tidegate_rules::request::identity::Requirement;
 use tidegate_rules::route::{Action, InheritedValue, Matcher, Route, Routes};
 use tidegate_rules::rules::When;
@@ -249,7 +250,7 @@ fn route(
     let rewrite = rewrite::check_keys(raw, problems).and(rewrite::rewrite(&raw.rewrite, problems));
     let request = field_changes(&raw.request_headers, Message::Request, Variables::request(context), problems);
     let response = field_changes(&raw.response_headers, Message::Response, Variables::response(context), problems);
-    let reject = rewrite::reject(&raw.reject, context, problems);
+    let reject = reject::reject(&raw.reject, context, problems);
     let compression = compression::compression(raw, problems);
     let timeout = raw.timeout.optional(problems).map(|timeout| timeout.copied().map(Millis::duration));
     if let (Ok(Action::Redirect(_) | Action::Respond(_)), Ok(limits)) = (&action, &limits)
@@ -309,5 +310,5 @@ fn rate_limit_headers(raw: &file::Route, problems: &mut Problems) -> Checked<Rat
     let Some(fields) = raw.headers.optional(problems)? else { return Ok(RateLimitHeaders::default()) };
     let fields = all(fields.iter().map(|field| field.required(problems)))?;
     let has = |field| fields.contains(&&field);
-    Ok(RateLimitHeaders { ietf: has(RateLimitFields::Ietf), legacy: has(RateLimitFields::Legacy) })
+    Ok(RateLimitHeaders::new(has))
 }

@@ -1,18 +1,14 @@
-//! `rewrite`, `request_headers`, `timeout` and `reject` of a route.
+//! `rewrite`, `request_headers` and `timeout` of a route.
 
 use http::HeaderValue;
 use http::uri::Authority;
 
-use super::action;
-use super::templates::{self, Variables};
-use crate::check::matching::route_context::RouteContext;
 use crate::check::{Checked, present_keys, reject_keys};
 use crate::file;
 use crate::file::located::Located;
 use crate::problem::{Problems, quote, quote_all};
 use tidegate_rules::request::path::{self, EncodedSlash};
-use tidegate_rules::route::{HostRewrite, PathPattern, Rejection, Rewrite, Route};
-use tidegate_rules::template::{Escape, Variable};
+use tidegate_rules::route::{HostRewrite, PathPattern, Rewrite, Route};
 
 /// The highest number of paths that a message contains.
 const MAX_SHOWN_PATHS: usize = 3;
@@ -72,24 +68,4 @@ fn prefix(raw: &Located<String>, problems: &mut Problems) -> Checked<Option<Box<
     let help =
         "a prefix starts with `/`, does not end with `/`, and has no `//`, `..`, `;`, `*` or `?`: for example `/v2`";
     Err(raw.report(message, help, problems))
-}
-
-pub(crate) fn reject(
-    raw: &Located<file::Reject>,
-    context: RouteContext<'_>,
-    problems: &mut Problems,
-) -> Checked<Option<Box<Rejection>>> {
-    let Some(raw) = raw.optional(problems)? else { return Ok(None) };
-    let code = raw.status.optional(problems)?.copied().unwrap_or(429);
-    let status = action::status(code, &raw.status, problems);
-    let content_type = action::content_type(&raw.content_type, "application/json", problems)?;
-    let escape = content_type.to_str().ok().and_then(Escape::of_content_type);
-    let body = templates::template(&raw.body, escape.unwrap_or(Escape::Text), Variables::rejection(context), problems)?;
-    let is_safe = |variable: &Variable| matches!(variable, Variable::RetryAfter | Variable::Limit | Variable::Route);
-    if let (None, Some(variable)) = (escape, body.variables().find(|variable| !is_safe(variable))) {
-        let message = format!("{} cannot be escaped for this content type", quote(&format!("{{{variable}}}")));
-        let help = "use JSON, HTML, XML or `text/plain`, or remove the variable";
-        return Err(raw.body.report(message, help, problems));
-    }
-    Ok(Some(Box::new(Rejection { status: status?, content_type, body })))
 }

@@ -36,7 +36,11 @@ fn headers(raw: &file::Service, problems: &mut Problems) -> Checked<RateLimitHea
     let Some(fields) = raw.headers.optional(problems)? else { return Ok(RateLimitHeaders::default()) };
     let fields = all(fields.iter().map(|field| field.required(problems)))?;
     let has = |field| fields.contains(&&field);
-    Ok(RateLimitHeaders { ietf: has(RateLimitFields::Ietf), legacy: has(RateLimitFields::Legacy) })
+    if has(RateLimitFields::OpenAi) || has(RateLimitFields::Anthropic) {
+        let message = "the rate limit service has only the fields `ietf` and `legacy`";
+        return Err(raw.headers.report(message, "leave the others out", problems));
+    }
+    Ok(RateLimitHeaders::new(has))
 }
 
 fn legacy_names(raw: &file::Service, problems: &mut Problems) -> Checked<LegacyNames> {

@@ -27,7 +27,7 @@ use tidegate_rules::limits::policy::RateLimitFields;
 use tidegate_rules::limits::rule::{OnMissingClient, OnStoreFailure};
 use tidegate_rules::request::facts::Scheme;
 use tidegate_rules::request::identity::{IdentityKind, OnServiceFailure};
-use tidegate_rules::route::{Case, Coding};
+use tidegate_rules::route::{Case, Coding, RejectionPreset};
 use tidegate_rules::rules::{EncodedSlash, Slashes, Underscores};
 use tidegate_rules::settings::tls::TlsVersion;
 use tidegate_rules::settings::upstream::{BalanceMethod, EjectMode, Protocol, RetryMode};
@@ -167,7 +167,7 @@ macro_rules! read_words {
 
 read_words! {
     AccessLogFormat, AlgorithmName, Api, BalanceMethod, Case, Coding, DashboardMode, Duplicates, EjectMode, EncodedSlash, IdentityKind, Mode,
-    OnDisconnect, OnLost, OnMissingClient, OnServiceFailure, OnStoreFailure, Protocol, RateLimitFields, RetryMode, Scheme, Slashes, TlsVersion, Underscores, UpstreamUse, Window,
+    OnDisconnect, OnLost, OnMissingClient, OnServiceFailure, OnStoreFailure, Protocol, RateLimitFields, RejectionPreset, RetryMode, Scheme, Slashes, TlsVersion, Underscores, UpstreamUse, Window,
 }
 
 impl<T: FromYaml> FromYaml for Vec<Located<T>> {

@@ -3,6 +3,7 @@
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use super::{RareData, RequestRecord};
+use crate::headers::api::ApiFields;
 use crate::headers::{self, PolicyFields};
 use crate::layer::request_id::X_REQUEST_ID;
 use crate::ruleset::FoundRoute;
@@ -27,7 +28,7 @@ impl RequestRecord<'_> {
         }
         let fields = self.policy().zip(self.rate_limit.take());
         let of_limits = fields.map(|(policy, rate_limit)| PolicyFields { policy, rate_limit });
-        let RareData { request_id, cors, in_flight, passed, .. } =
+        let RareData { request_id, cors, in_flight, passed, api_fields, .. } =
             self.rare.take().map(|rare| *rare).unwrap_or_default();
         let quota = in_flight.and_then(|in_flight| in_flight.quota);
         let quota = quota.filter(|_| self.route().is_some_and(|route| route.rate_limit_headers.ietf));
@@ -47,6 +48,9 @@ impl RequestRecord<'_> {
         }
         if let Some(legacy) = self.legacy.take() {
             legacy.insert(response.headers_mut());
+        }
+        if let Some(fields) = api_fields {
+            fields.insert(response.headers_mut());
         }
     }
 
@@ -71,6 +75,9 @@ impl RequestRecord<'_> {
             .then(|| headers::legacy(limits, charges.decisions()))
             .flatten()
             .map(Box::new);
+        if let Some(fields) = ApiFields::new(route.rate_limit_headers, charges) {
+            self.rare.get_or_insert_default().api_fields = Some(fields);
+        }
         let policy = changed.filter(|_| compiled.policy.is_some()).and_then(|limits| Policy::new(&limits));
         self.changed_policy = policy.map(|policy| Box::new(policy.at(charges.decided_at().unwrap_or_default())));
     }

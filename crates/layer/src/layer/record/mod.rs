@@ -16,6 +16,7 @@ use super::report::RequestOutcome;
 use crate::admission::{Admitted, Denial, charge_by_response, denying, give_back};
 use crate::authorization::PassedFields;
 use crate::headers;
+use crate::headers::api::ApiFields;
 use crate::recording::PendingLine;
 use crate::ruleset::{FoundRoute, RuleSet};
 use tidegate_limit::clock::{Stopwatch, Timestamp};
@@ -78,8 +79,10 @@ pub(super) struct RareData {
     pub(super) passed: Option<PassedFields>,
     /// The lines of recordings.
     pub(super) lines: Vec<PendingLine>,
-    /// The body, if the cost of a limit depends on it.
+    /// The body, if a limit depends on it.
     body: Option<HeldBody>,
+    /// The rate limit fields of other APIs.
+    api_fields: Option<ApiFields>,
 }
 
 impl<'r> RequestRecord<'r> {
