@@ -31,7 +31,7 @@ impl Files for LocalFiles {
         let mut listed = 0;
         for component in pattern.components() {
             let mut next = Vec::new();
-            for path in paths {
+            for path in &paths {
                 list_step(path, component, &mut next, &mut listed)?;
             }
             paths = next;
@@ -44,7 +44,7 @@ impl Files for LocalFiles {
 
 /// Adds the paths below `path` that match the next component of a pattern.
 fn list_step(
-    path: PathBuf,
+    path: &Path,
     component: Component<'_>,
     next: &mut Vec<PathBuf>,
     listed: &mut usize,
@@ -54,7 +54,7 @@ fn list_step(
         next.push(path.join(component));
         return Ok(());
     }
-    let folder = if path.as_os_str().is_empty() { Path::new(".") } else { &path };
+    let folder = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     // As in a shell, a missing folder has no matches.
     let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
     for entry in entries {
