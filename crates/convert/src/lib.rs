@@ -12,9 +12,13 @@ mod detect;
 #[allow(dead_code, unused_imports, reason = "until all formats use it")]
 mod draft;
 mod error;
+mod fields;
 mod format;
 mod ingress;
 mod kong;
+#[cfg(test)]
+mod laws;
+mod matching;
 mod nginx;
 mod options;
 
@@ -32,6 +36,7 @@ mod testing;
 mod traefik;
 #[allow(dead_code, reason = "until all formats use it")]
 mod tree;
+mod variables;
 
 use std::path::PathBuf;
 

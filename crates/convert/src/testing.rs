@@ -7,6 +7,7 @@ use tidegate_config::{AnyIdentities, RuleFile, WrittenRules};
 
 use crate::format::Format;
 use crate::options::Options;
+use crate::report::Verdict;
 use crate::sources::texts::Texts;
 use crate::{Conversion, convert};
 
@@ -41,4 +42,13 @@ pub(crate) fn check(rules: &str) {
 pub(crate) fn shown(conversion: &Conversion) -> String {
     let more = conversion.more_files.iter().map(|file| format!("\n--- {}\n{}", file.name, file.text));
     format!("{}{}\n---\n{}\n", conversion.rules, more.collect::<String>(), conversion.report)
+}
+
+/// Returns the verdict and the reason of the finding whose setting begins with this text.
+#[track_caller]
+pub(crate) fn finding<'c>(conversion: &'c Conversion, setting: &str) -> (Verdict, &'c str) {
+    let all = &conversion.report.findings;
+    let found: Vec<_> = all.iter().filter(|finding| finding.setting.starts_with(setting)).collect();
+    let [found] = found[..] else { panic!("{setting}: {all:#?}") };
+    (found.verdict, &found.reason)
 }

@@ -3,13 +3,15 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use http::{Method, StatusCode, Uri};
+use http::{HeaderMap, Method, StatusCode, Uri};
 
+use super::engine::inputs::Needs;
 use super::engine::{Engine, Verdict};
 use super::log::LogFormat;
 use super::read::{LogFiles, ReadError};
 use crate::log::batch::{Batch, Buffers, Kept, ParsedRequest};
 use crate::log::recorded::RecordedValues;
+use tidegate_rules::request::identity::Identity;
 use tidegate_rules::rules::Rules;
 
 /// A request of a test.
@@ -23,6 +25,17 @@ pub struct TracedRequest<'t> {
     pub target: &'t str,
     /// The status of the response, if the request is admitted.
     pub status: u16,
+}
+
+/// A request of a test, with header fields and credentials.
+#[derive(Clone, Debug)]
+pub struct DetailedRequest<'t> {
+    /// The request.
+    pub request: TracedRequest<'t>,
+    /// The header fields of the request.
+    pub headers: HeaderMap,
+    /// The verified credentials of the request.
+    pub identity: Option<Identity>,
 }
 
 /// The decision about a line of a log.
@@ -42,25 +55,51 @@ pub struct ReplayedLine {
 
 /// Returns for each request whether the limits admit it. The times must not decrease.
 pub fn of_trace(rules: &Rules, trace: &[TracedRequest<'_>]) -> Vec<bool> {
+    replay(rules, trace.iter().map(TracedRequest::parsed), &RecordedValues::default())
+}
+
+/// Like [`of_trace`], also with limits that read header fields or verified credentials.
+pub fn of_detailed_trace(rules: &Rules, trace: &[DetailedRequest<'_>]) -> Vec<bool> {
+    let limits = rules.routes.iter().flat_map(|route| &route.limits);
+    let values = limits.flat_map(|limit| match Needs::of(limit) {
+        Needs::Credentials(values) => values,
+        _ => Vec::new(),
+    });
+    let recorded = RecordedValues { fields: Engine::new(rules).fields(), identity: values.collect() };
+    let requests = trace.iter().map(|detailed| ParsedRequest {
+        headers: Some(Box::new(detailed.headers.clone())),
+        identity: detailed.identity.clone().map(Box::new),
+        ..detailed.request.parsed()
+    });
+    replay(rules, requests, &recorded)
+}
+
+/// Returns for each request, in the order of their times, whether the limits admit it.
+fn replay(rules: &Rules, requests: impl Iterator<Item = ParsedRequest>, recorded: &RecordedValues) -> Vec<bool> {
     let mut engine = Engine::new(rules);
-    for (number, traced) in (0..).zip(trace) {
-        let request = ParsedRequest {
-            time: traced.time,
-            line: 0,
-            was_limited: false,
-            client: Some(traced.client),
-            status: StatusCode::from_u16(traced.status).ok(),
-            target: traced.target.parse::<Uri>().ok().map(|uri| (Method::GET, uri)),
-            headers: None,
-            route: None,
-            identity: None,
-        };
-        engine.replay(&request, number, &RecordedValues::default());
+    for (number, request) in (0..).zip(requests) {
+        engine.replay(&request, number, recorded);
     }
     engine.end();
     let mut verdicts: Vec<_> = engine.take_verdicts().map(|verdict| (verdict.number, verdict.admitted)).collect();
     verdicts.sort_unstable();
     verdicts.into_iter().map(|(_, admitted)| admitted).collect()
+}
+
+impl TracedRequest<'_> {
+    fn parsed(&self) -> ParsedRequest {
+        ParsedRequest {
+            time: self.time,
+            line: 0,
+            was_limited: false,
+            client: Some(self.client),
+            status: StatusCode::from_u16(self.status).ok(),
+            target: self.target.parse::<Uri>().ok().map(|uri| (Method::GET, uri)),
+            headers: None,
+            route: None,
+            identity: None,
+        }
+    }
 }
 
 /// Returns the decision about each parsed line of these logs.

@@ -1,0 +1,43 @@
+//! The files as documents of one form: `{ http: { routers, services, middlewares } }`. Labels of containers and resources of
+//! Kubernetes are brought into this form.
+
+use super::{labels, manifests};
+use crate::error::ConvertError;
+use crate::sources::{Input, Text};
+use crate::tree::{self, Node};
+
+/// A document of a file.
+#[derive(Debug)]
+pub(super) struct Document {
+    pub(super) text: Text,
+    pub(super) root: Node,
+}
+
+/// Reads all files.
+///
+/// # Errors
+/// Fails if a file cannot be read or parsed, or is TOML.
+pub(super) fn read(input: &mut Input<'_>) -> Result<Vec<Document>, ConvertError> {
+    let mut documents = Vec::new();
+    for path in input.paths {
+        let text = input.read(path)?;
+        if is_toml(&text) {
+            let message = "TOML is not read: write the configuration as YAML";
+            return Err(ConvertError::syntax(&text.place(1), message));
+        }
+        for root in tree::read(&text.name, &text.text)? {
+            let roots = match () {
+                () if root.get("kind").is_some() => manifests::convert(&root),
+                () if root.get("services").is_some() && root.get("http").is_none() => labels::convert(&root),
+                () => vec![root],
+            };
+            documents.extend(roots.into_iter().map(|root| Document { text: text.clone(), root }));
+        }
+    }
+    Ok(documents)
+}
+
+/// Returns `true` for a TOML file.
+pub(super) fn is_toml(text: &Text) -> bool {
+    text.name.ends_with(".toml") || text.text.lines().any(|line| line.trim_start().starts_with("[http."))
+}

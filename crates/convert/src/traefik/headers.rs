@@ -1,0 +1,192 @@
+//! The middleware `headers`: changes of header fields, and CORS.
+
+use super::conditions::name;
+use super::effects::Effect;
+use super::model::{Item, texts};
+use crate::draft::value::{Map, Value};
+use crate::fields::{Fields, Spelling};
+use crate::report::Report;
+use crate::tree::{Entry, Node};
+use crate::variables;
+
+/// Fields that the rule file must not change.
+const FIXED: [&str; 17] = [
+    "host",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "via",
+    "expect",
+    "content-length",
+    "trailer",
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+    "http2-settings",
+    "proxy-authenticate",
+    "proxy-authorization",
+];
+
+/// The most fields of a middleware.
+const MAX_FIELDS: usize = 200;
+
+/// Security settings that are a fixed field of the response.
+const FLAGS: [(&str, &str, &str); 3] = [
+    ("frameDeny", "x-frame-options", "DENY"),
+    ("contentTypeNosniff", "x-content-type-options", "nosniff"),
+    ("browserXssFilter", "x-xss-protection", "1; mode=block"),
+];
+
+/// Security settings whose value is the value of a field of the response.
+const VALUES: [(&str, &str); 5] = [
+    ("customFrameOptionsValue", "x-frame-options"),
+    ("contentSecurityPolicy", "content-security-policy"),
+    ("referrerPolicy", "referrer-policy"),
+    ("permissionsPolicy", "permissions-policy"),
+    ("featurePolicy", "feature-policy"),
+];
+
+/// Reads the middleware, and reports its settings.
+pub(super) fn read(item: Item<'_>, entry: &Entry, report: &mut Report) -> Vec<Effect> {
+    let mut fields = Fields::of(&entry.value, Spelling::Relaxed);
+    let mut response = Map::default();
+    let request = fields.take("customRequestHeaders").map(|entry| changes(item, entry, report));
+    if let Some(own) = fields.take("customResponseHeaders") {
+        response = changes(item, own, report);
+    }
+    let mut set = Map::default();
+    read_security(item, &mut fields, &mut set, report);
+    if !set.is_empty() {
+        match response.get_mut("set") {
+            Some(Value::Map(own)) => own.extend(set),
+            _ => response.set("set", set),
+        }
+    }
+    let mut effects = Vec::new();
+    effects.extend(request.filter(|map| !map.is_empty()).map(Effect::RequestHeaders));
+    effects.extend(Some(response).filter(|map| !map.is_empty()).map(Effect::ResponseHeaders));
+    effects.extend(read_cors(item, &mut fields, report));
+    for rest in fields.rest().filter(|rest| rest.value.flag() != Some(false)) {
+        let reason = match rest.key.to_ascii_lowercase().as_str() {
+            "sslredirect" | "ssltemporaryredirect" | "sslhost" | "sslforcehost" => "see `redirect` of a route",
+            "allowedhosts" => "see `match.host`",
+            _ => "the rule file has no such key",
+        };
+        report.lost(&item.place_of(rest), item.setting(rest), reason);
+    }
+    effects
+}
+
+/// Returns the changes of fields: an empty value removes a field.
+fn changes(item: Item<'_>, entry: &Entry, report: &mut Report) -> Map {
+    let (mut set, mut remove, mut is_lost) = (Map::default(), Vec::new(), false);
+    for field in entry.value.entries().iter().take(MAX_FIELDS) {
+        let text = field.value.text().unwrap_or_default();
+        match name(&field.key).filter(|name| !FIXED.contains(&name.as_str()) && variables::is_field_value(text)) {
+            Some(name) if text.is_empty() => remove.push(Value::Text(name)),
+            Some(name) => set.set(&name, variables::literal(text)),
+            None => is_lost = true,
+        }
+    }
+    let place = item.place_of(entry);
+    let setting = format!("{}.{}", item.entry.key, entry.key);
+    match is_lost {
+        true => report.lost(&place, setting, "the gateway sets one of these fields itself, or a value is not valid"),
+        false => report.same(&place, setting, "`request_headers` or `response_headers`"),
+    }
+    let mut map = Map::default();
+    map.set_some("set", (!set.is_empty()).then_some(set));
+    map.set_some("remove", (!remove.is_empty()).then_some(remove));
+    map
+}
+
+fn read_security(item: Item<'_>, fields: &mut Fields<'_>, set: &mut Map, report: &mut Report) {
+    for (key, field, value) in FLAGS {
+        let Some(entry) = fields.take(key).filter(|entry| entry.value.flag() == Some(true)) else { continue };
+        set.set(field, value);
+        report.same(&item.place_of(entry), item.setting(entry), "`response_headers`");
+    }
+    for (key, field) in VALUES {
+        let Some(entry) = fields.take(key) else { continue };
+        let Some(text) = entry.value.text().filter(|text| variables::is_field_value(text)) else { continue };
+        set.set(field, variables::literal(text));
+        report.same(&item.place_of(entry), item.setting(entry), "`response_headers`");
+    }
+    let seconds = fields.take("stsSeconds");
+    let (subdomains, preload, force) =
+        (fields.take("stsIncludeSubdomains"), fields.take("stsPreload"), fields.take("forceSTSHeader"));
+    let Some(entry) = seconds else { return };
+    let Some(age) = entry.value.number().filter(|age| *age > 0) else { return };
+    let mut value = format!("max-age={age}");
+    for (flag, word) in [(subdomains, "; includeSubDomains"), (preload, "; preload")] {
+        if flag.and_then(|entry| entry.value.flag()) == Some(true) {
+            value += word;
+        }
+    }
+    set.set("strict-transport-security", value);
+    let is_forced = force.and_then(|entry| entry.value.flag()) == Some(true);
+    let reason =
+        if is_forced { "`response_headers`" } else { "`response_headers`, also over HTTP, where browsers ignore it" };
+    report.same(&item.place_of(entry), item.setting(entry), reason);
+}
+
+/// Reads CORS. Origins must be literal.
+fn read_cors(item: Item<'_>, fields: &mut Fields<'_>, report: &mut Report) -> Option<Effect> {
+    let origins = fields.take("accessControlAllowOriginList");
+    let mut take = |key: &str| fields.take(key);
+    let (methods, headers, expose) =
+        (take("accessControlAllowMethods"), take("accessControlAllowHeaders"), take("accessControlExposeHeaders"));
+    let (credentials, age) = (take("accessControlAllowCredentials"), take("accessControlMaxAge"));
+    take("addVaryHeader");
+    let entries = [origins, methods, headers, expose, credentials, age];
+    let cors = origins.and_then(|origins| cors(&origins.value, methods, headers, expose, credentials, age));
+    for entry in entries.into_iter().flatten() {
+        match cors {
+            Some(_) => report.same(&item.place_of(entry), item.setting(entry), "`cors`"),
+            None => report.lost(&item.place_of(entry), item.setting(entry), "see `cors` of a route"),
+        }
+    }
+    cors.map(|cors| Effect::Key("cors", cors.into()))
+}
+
+fn cors(
+    origins: &Node,
+    methods: Option<&Entry>,
+    headers: Option<&Entry>,
+    expose: Option<&Entry>,
+    credentials: Option<&Entry>,
+    age: Option<&Entry>,
+) -> Option<Map> {
+    let origins = texts(origins);
+    let is_origin = |origin: &&str| {
+        let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://")).unwrap_or_default();
+        !host.is_empty()
+            && host.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.:".contains(&byte))
+    };
+    let allows_credentials = credentials.and_then(|entry| entry.value.flag()) == Some(true);
+    let is_any = origins == ["*"];
+    if origins.is_empty() || !(is_any || origins.iter().all(is_origin)) || is_any && allows_credentials {
+        return None;
+    }
+    let list = |texts: Vec<String>| Value::List(texts.into_iter().map(Value::Text).collect());
+    let mut map = Map::of([("origins", list(origins.into_iter().map(str::to_owned).collect()))]);
+    let of = |entry: Option<&Entry>, convert: fn(&str) -> Option<String>| -> Option<Vec<String>> {
+        let texts = entry.map(|entry| texts(&entry.value)).unwrap_or_default();
+        texts.into_iter().filter(|text| *text != "*").map(convert).collect()
+    };
+    for (key, entry, convert) in [
+        ("methods", methods, crate::matching::method as fn(&str) -> Option<String>),
+        ("headers", headers, name),
+        ("expose", expose, name),
+    ] {
+        let texts = of(entry, convert)?;
+        map.set_some(key, (!texts.is_empty()).then(|| list(texts)));
+    }
+    map.set_some("credentials", allows_credentials.then_some(true));
+    let age = age.and_then(|entry| entry.value.number()).filter(|age| (1..=86_400).contains(age));
+    map.set_some("max_age", age.map(|age| format!("{age}s")));
+    Some(map)
+}
