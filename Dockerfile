@@ -1,6 +1,15 @@
-# An image with only the gateway: built with Rust, on a slim Debian, run as an unprivileged user.
+# An image with only the program, linked statically: no shell and no libraries. It runs as an unprivileged user, and writes
+# nothing to its file system.
+#
+#   docker build --tag tidegate .
+#   docker run --rm --read-only --publish 8080:8080 --publish 127.0.0.1:9901:9901 tidegate
+#
+# A release replaces the stage `builder` by a folder with the programs of the archives:
+# docker buildx build --build-context builder=FOLDER
 
-FROM rust:1.95-bookworm AS builder
+# On Alpine, Rust links with musl, statically.
+FROM rust:1.95-alpine AS builder
+ARG TARGETARCH
 WORKDIR /build
 
 # Dependencies rarely change. A placeholder program builds them in a separate layer, which is cached until Cargo.toml or
@@ -32,22 +41,22 @@ COPY dashboard dashboard
 COPY config config
 # Cargo compares modification times, and the placeholder is newer than the sources.
 RUN touch src/main.rs src/lib.rs crates/*/src/lib.rs && cargo build --profile dist --locked --features otlp --bin tidegate
+# `ratelimit` runs in place of envoyproxy/ratelimit, with its environment variables.
+RUN mkdir -p out/$TARGETARCH/bin && cp target/dist/tidegate out/$TARGETARCH/bin/ && ln -s tidegate out/$TARGETARCH/bin/ratelimit
 
-FROM debian:bookworm-slim
+FROM scratch
+ARG TARGETARCH
 # The trust anchors of `https://` and `rediss://`, unless the rule file sets others.
-RUN apt-get update \
-    && apt-get install --no-install-recommends --yes ca-certificates \
-    && rm -r /var/lib/apt/lists/*
-COPY --from=builder /build/target/dist/tidegate /usr/local/bin/tidegate
-# In place of envoyproxy/ratelimit, with its environment variables.
-RUN ln -s /usr/local/bin/tidegate /bin/ratelimit
+COPY --from=alpine:3.22 /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY --from=builder /build/out/$TARGETARCH/ /
+COPY config/image.yaml /etc/tidegate/tidegate.yaml
 COPY LICENSE-APACHE LICENSE-MIT /usr/share/doc/tidegate/
 
 # A numeric user, so that Kubernetes can verify `runAsNonRoot`.
 USER 65532:65532
-# The ports for clients and for operators. The mounted rule file must use them.
+# The ports for clients and for operators. A mounted rule file must use them.
 EXPOSE 8080 9901
 # Starts the drain: readiness fails, requests finish, connections close.
 STOPSIGNAL SIGTERM
-ENTRYPOINT ["tidegate"]
+ENTRYPOINT ["/bin/tidegate"]
 CMD ["run", "-c", "/etc/tidegate/tidegate.yaml"]
