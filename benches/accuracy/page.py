@@ -11,14 +11,15 @@ from product import SECOND
 from scenarios import (
     FAILOVER_RATE,
     INSTANCES,
+    LATE_SECONDS,
     LEAD_SECONDS,
     OUTAGE_SECONDS,
     RATE,
     STEADY_SECONDS,
-    WAITS,
     Result,
 )
 from sentinel import DOWN_AFTER
+from waits import MAX_GAP, WAITS
 
 PAGE = ROOT / "docs" / "accuracy.md"
 PICTURE = ROOT / "docs" / "benchmarks" / "accuracy.svg"
@@ -38,7 +39,8 @@ METHOD = f"""\
 
 * **Over the limit**: permits beyond {SECOND.rate} in the fullest second, which starts at any moment and is 1 ms shorter, since limiters count in
   milliseconds. A measured request counts if it began and ended in it, so at least this number of permits was granted in it.
-* **1, 2, 4 instances** receive {RATE:,} requests per second in turns, for {STEADY_SECONDS} s from the middle of a wall-clock second, for one limit.
+* **1, 2, 4 instances** receive {RATE:,} requests per second in turns, for {STEADY_SECONDS} s from the middle of a wall-clock second, for one limit. If the requests
+  took {LATE_SECONDS} s longer because of other load, they were sent again.
 * **Granted**: permits in these {STEADY_SECONDS} s with one instance. The limit permits {SECOND.rate * STEADY_SECONDS}.
 * **A window's end**: one request at the start of a wall-clock second, and {RATE:,} per second from {LEAD_SECONDS * 1_000:.0f} ms before its end. A client can
   choose these times.
@@ -47,7 +49,7 @@ METHOD = f"""\
   has no store, or is not measured here.
 * **Wait**: the announced wait minus the true one, of {WAITS} rejected requests within a second, with a limit of {SECOND.rate} per minute. Half of the
   permits are taken 5 s before the others. A negative value is too early: a client that waits that long is rejected again.
-  The step of measured values is 20 ms. "-": the response announces no wait.
+  Measured values can be {MAX_GAP * 1_000:.0f} ms too large. "-": the response announces no wait.
 
 ## The products
 
@@ -71,8 +73,7 @@ def write(results: list[Result], machine: Machine, seconds: float) -> None:
     names = ("tidegate", "nginx", "haproxy", "Envoy", "envoyproxy/ratelimit", "Redis")
     versions = ", ".join(f"{name} {machine.versions[name]}" for name in names if name in machine.versions)
     conditions = (
-        f"Measured on {machine.date}: {machine.processor}, {machine.cores} cores, {machine.system}. The run took {seconds:.0f} s, and the "
-        f"requests of {STEADY_SECONDS} s took up to {max(one.slowest for one in results):.1f} s. "
+        f"Measured on {machine.date}: {machine.processor}, {machine.cores} cores, {machine.system}. The run took {seconds:.0f} s. "
         f"Versions: {versions}."
     )
     failures = [f"* {one.product.name}: {failure}" for one in results for failure in one.failures]

@@ -1,17 +1,15 @@
-"""The four measurements of a product: with several instances, at a window's end, during a failover, and the announced wait."""
+"""The measurements of a product: with several instances, at a window's end, and during a failover. waits.py has the others."""
 
 from __future__ import annotations
 
-import copy
-import http.client
-import re
 import time
 from dataclasses import dataclass, field
 
 from process import MeasurementError
-from product import MINUTE, SECOND, Answer, Law, Product, WaitErrors
-from sender import Sender, Sent, failed, fullest, granted
+from product import SECOND, Answer, Law, Product, Start, WaitErrors
+from sender import Sender, Sent, failed, fullest, granted, seconds_of
 from stage import Stage
+from waits import simulate_waits
 
 INSTANCES = (1, 2, 4)
 RATE = 1_000
@@ -20,12 +18,10 @@ STEADY_SECONDS = 3
 # shortly before its end. The window of a product that starts with the first request ends then, too.
 LEAD_SECONDS, END_SECONDS = 0.15, 1.2
 FAILOVER_RATE, FAILOVER_SECONDS, FAILS_AFTER = 500, 8, 2.0
+# Requests that are later than this are sent again, up to `TRIES` times in all.
+LATE_SECONDS, TRIES = 0.2, 4
 # The assumed outage of simulated products.
 OUTAGE_SECONDS = 1.5
-# Half of the permits, a pause, the other half, and then rejected requests whose waits count.
-PAUSE_SECONDS = 5.0
-WAITS, WAITS_APART = 10, 0.1
-STEP = 0.02
 # The clocks of limiters have milliseconds: two permits of times that are one second apart can be 1 ms closer.
 WINDOW = SECOND.seconds - 0.001
 
@@ -41,8 +37,6 @@ class Result:
     failover: int | None = None
     errors: int | None = None
     wait_errors: WaitErrors = field(default_factory=list)
-    # How long the requests of `STEADY_SECONDS` took: longer on a machine that is too busy.
-    slowest: float = 0.0
     failures: list[str] = field(default_factory=list)
 
     def over(self, value: int | None) -> int | None:
@@ -68,26 +62,31 @@ def measure(stage: Stage, product: Product) -> Result:
     if reason := product.missing(stage):
         result.failures.append(reason)
         return result
-    assert product.start
     for number in INSTANCES:
-        with recorded(result, f"{number} instances"), stage.scene():
-            fleet = product.start(stage, SECOND, number)
-            sent = Sender(fleet.ports).run(steady_times(), after_wall_clock(0.5))
+        with recorded(result, f"{number} instances"):
+            sent = send(stage, product.start, number, steady_times(), 0.5)
             result.fullest[number] = fullest(granted(sent), WINDOW)
-            begin = min(one.begin for one in sent)
-            result.totals[number] = sum(end < begin + STEADY_SECONDS for _, end in granted(sent))
-            result.slowest = max(result.slowest, max(one.end for one in sent) - begin)
-    with recorded(result, "the end of a window"), stage.scene():
-        fleet = product.start(stage, SECOND, 1)
-        sent = Sender(fleet.ports).run(end_times(), after_wall_clock(0.02))
-        result.at_end = fullest(granted(sent), WINDOW)
+            result.totals[number] = len(granted(sent))
+    with recorded(result, "the end of a window"):
+        result.at_end = fullest(granted(send(stage, product.start, 1, end_times(), 0.02)), WINDOW)
     if product.fail:
-        with recorded(result, "the failover"), stage.scene():
-            fleet = product.fail(stage, SECOND, 2)
-            events = [(FAILS_AFTER, fleet.fail_store)]
-            sent = Sender(fleet.ports).run(failover_times(), time.monotonic() + 0.5, events)
+        with recorded(result, "the failover"):
+            sent = send(stage, product.fail, 2, failover_times(), 0.5)
             result.failover, result.errors = fullest(granted(sent), WINDOW), failed(sent)
     return result
+
+
+def send(stage: Stage, start: Start | None, instances: int, times: list[float], phase: float) -> list[Sent]:
+    """Starts a product and sends requests at these times, again if the machine was too busy for them."""
+    assert start
+    for _ in range(TRIES):
+        with stage.scene():
+            fleet = start(stage, SECOND, instances)
+            events = [(FAILS_AFTER, fleet.fail_store)] if fleet.fail_store else []
+            sent = Sender(fleet.ports).run(times, after_wall_clock(phase), events)
+        if seconds_of(sent) < times[-1] + LATE_SECONDS:
+            return sent
+    raise MeasurementError(f"the machine is too busy: requests of {times[-1]:.1f} s took {seconds_of(sent):.1f} s")
 
 
 class recorded:
@@ -125,7 +124,7 @@ def simulate(product: Product) -> Result:
         answers = apply(law, failover_times(), 2, 0.0, outage)
         result.failover = fullest([(at, at) for at, answer in answers if answer.granted], WINDOW)
         result.errors = sum(answer.failed for _, answer in answers)
-    result.wait_errors = simulate_wait(product)
+    result.wait_errors = simulate_waits(product)
     return result
 
 
@@ -137,81 +136,3 @@ def apply(
         law.set_store(not outage[0] <= at < outage[1])
         answers.append((start + at, law.take(start + at, number % instances)))
     return answers
-
-
-def simulate_wait(product: Product) -> WaitErrors:
-    assert product.simulate
-    law, now = product.simulate(MINUTE, 1), 1_000.0
-    for _ in range(2):
-        for number in range(MINUTE.rate // 2):
-            law.take(now + number / RATE, 0)
-        now += PAUSE_SECONDS
-    while (answer := law.take(now, 0)).granted:  # a leaky limiter has permits again
-        now += 1 / RATE
-    errors = []
-    for number in range(WAITS):
-        at = now + number * WAITS_APART
-        before = copy.deepcopy(law)
-        answer = law.take(at, 0)
-        if not answer.granted and answer.wait is not None:
-            errors.append(answer.wait - true_wait(before, at))
-    return errors
-
-
-def true_wait(law: Law, now: float) -> float:
-    """Returns the wait after which the law grants a request, to the millisecond, if no other request comes."""
-    rejected, granted_after = 0, 2 * MINUTE.seconds * 1_000
-    while granted_after - rejected > 1:
-        middle = (rejected + granted_after) // 2
-        if copy.deepcopy(law).take(now + middle / 1_000, 0).granted:
-            granted_after = middle
-        else:
-            rejected = middle
-    return granted_after / 1_000
-
-
-def measure_wait(stage: Stage, product: Product) -> WaitErrors:
-    """Measures with an error of one step. Takes up to 75 s."""
-    if product.missing(stage):
-        return []
-    if product.wait:
-        return product.wait(stage)
-    if not product.header or not product.start:
-        return []
-    fleet = product.start(stage, MINUTE, 1)
-    # All permits are taken within the same minute of the wall clock.
-    if (left := 60 - time.time() % 60) < 4 * PAUSE_SECONDS:
-        time.sleep(left + 0.1)
-    connection = http.client.HTTPConnection("127.0.0.1", fleet.ports[0], timeout=5)
-    for pause in (PAUSE_SECONDS, 0.3):
-        for _ in range(MINUTE.rate // 2):
-            ask(connection, product.header)
-        time.sleep(pause)
-    announced = []
-    for _ in range(WAITS):
-        begin, (status, wait) = time.monotonic(), ask(connection, product.header)
-        if status != 429 or wait is None:
-            raise MeasurementError(f"a request over the limit gets {status} with the wait {wait}")
-        announced.append((begin, wait))
-        time.sleep(WAITS_APART)
-    granted_at = time_of_grant(connection, product.header)
-    return [wait - (granted_at - at) for at, wait in announced]
-
-
-def time_of_grant(connection: http.client.HTTPConnection, header: str) -> float:
-    end = time.monotonic() + 1.5 * MINUTE.seconds
-    while True:
-        begin = time.monotonic()
-        if ask(connection, header)[0] == 200:
-            return begin
-        if begin > end:
-            raise MeasurementError("no request passes again")
-        time.sleep(STEP)
-
-
-def ask(connection: http.client.HTTPConnection, header: str) -> tuple[int, float | None]:
-    connection.request("GET", "/")
-    response = connection.getresponse()
-    response.read()
-    found = re.search(r"[0-9.]+", response.headers.get(header, ""))
-    return response.status, float(found[0]) if found else None

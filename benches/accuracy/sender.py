@@ -7,6 +7,7 @@ import socket
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Callable, Sequence
 
 from memory import REQUEST, is_complete
 from process import MeasurementError
@@ -14,6 +15,9 @@ from process import MeasurementError
 CONNECTIONS = 16
 RESPONSE_TIMEOUT_SECONDS = 5.0
 GRANTED, REJECTED = 200, 429
+
+# What happens at a time after the start.
+Event = tuple[float, Callable[[], None]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Sender:
     idle: list[deque[socket.socket]] = field(default_factory=list)
     responses: dict[socket.socket, bytes] = field(default_factory=dict)
 
-    def run(self, times: list[float], start: float, events: list[tuple[float, object]] = []) -> list[Sent]:
+    def run(self, times: list[float], start: float, events: Sequence[Event] = ()) -> list[Sent]:
         """Sends requests at these times after `start`, on the monotonic clock, and calls each event at its time. If all
         connections are busy, sends a request as soon as one is idle."""
         waiting = deque(events)
@@ -46,7 +50,7 @@ class Sender:
                 while number < len(times) or self.responses:
                     now = time.monotonic() - start
                     if waiting and waiting[0][0] <= now:
-                        waiting.popleft()[1]()  # type: ignore[operator]
+                        waiting.popleft()[1]()
                     while number < len(times) and times[number] <= now and self.send(number % len(self.ports)):
                         number += 1
                     self.wait(selector, times[number] - now if number < len(times) else None)
@@ -115,3 +119,8 @@ def fullest(spans: list[tuple[float, float]], seconds: float) -> int:
 
 def failed(sent: list[Sent]) -> int:
     return sum(one.status not in (GRANTED, REJECTED) for one in sent)
+
+
+def seconds_of(sent: list[Sent]) -> float:
+    """Returns the time from the first begin to the last end."""
+    return max(one.end for one in sent) - min(one.begin for one in sent)
