@@ -37,7 +37,14 @@ REJECTED = [
 ]
 
 # Texts of a rule file without a secret.
-ACCEPTED = ["password: ${file:/run/secrets/tidegate/redis-password}", "# password: hunter2", "url: redis://u:${PASSWORD}@redis"]
+ACCEPTED = [
+    "password: ${file:/run/secrets/tidegate/redis-password}",
+    "# password: hunter2",
+    "url: redis://u:${PASSWORD}@redis",
+    "password_file: /run/secrets/tidegate/redis-password",
+    "title: Basic authentication is required",
+    "Authorization: Bearer ${TOKEN}",
+]
 
 # Changes of the default rules, and whether they need a restart.
 CHANGES = [

@@ -19,7 +19,7 @@
 {{- if not (regexMatch "^\\s*#" $line) }}
 {{- $isKey := regexMatch "(^|[\\s{,\"'])(password|key_secret)[\"']?\\s*:\\s*[\"']?[^\\s\"'$#]" $line }}
 {{- $isUrl := regexMatch "://[^/\\s\"'@]*:[^/\\s\"'@$]+@" $line }}
-{{- $isToken := regexMatch "(?i)(bearer|basic)\\s+[A-Za-z0-9._~+/-]{8}" $line }}
+{{- $isToken := regexMatch "(?i)authorization[\"']?\\s*:\\s*[\"']?(bearer|basic)\\s+[^\\s$]" $line }}
 {{- if or $isKey $isUrl $isToken }}
 {{- fail (printf "%s has a secret in line %d, and a ConfigMap is readable: put it into existingSecret and write ${file:/run/secrets/tidegate/KEY}" $name (add1 $index)) }}
 {{- end }}
