@@ -11,8 +11,9 @@ from pathlib import Path
 
 from chart import Fault, Manifests, container
 
-SECRETS = "/run/secrets/tidegate"
-KEYS = {"tokens": "alice:0123456789abcdef\n", "redis-password": "secret\n"}
+# Folders of secrets in the rules. Each of them gets all files of KEYS.
+SECRETS = ("/run/secrets/tidegate", "/run/redis")
+KEYS = {"tokens": "alice:0123456789abcdef\n", "redis-password": "secret\n", "token": "secret\n"}
 START_SECONDS = 10.0
 
 
@@ -27,7 +28,9 @@ def check(manifests: Manifests, program: Path, folder: Path) -> None:
     for name, text in KEYS.items():
         (secrets / name).write_text(text)
     for name, text in config["data"].items():
-        (files / name).write_text(text.replace(SECRETS, str(secrets)))
+        for path in SECRETS:
+            text = text.replace(path, str(secrets))
+        (files / name).write_text(text)
     environment = os.environ | variables(deployment)
     rules = files / "tidegate.yaml"
     if is_service:

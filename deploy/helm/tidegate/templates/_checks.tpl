@@ -38,8 +38,8 @@
 {{- fail "rules has no admin listener for probes: write `admin: 0.0.0.0:9901`, or a map with this address" }}
 {{- end }}
 {{- range .Values.listeners }}
-{{- if not (regexMatch (printf ":%d\\b" (int .port)) (toJson $rules.listen)) }}
-{{- fail (printf "listeners has port %d, and `listen` in rules does not" (int .port)) }}
+{{- if not (regexMatch (printf ":%d\\b" (int .port)) (toJson (list $rules.listen $rules.service))) }}
+{{- fail (printf "listeners has port %d, and neither `listen` nor `service` in rules has" (int .port)) }}
 {{- end }}
 {{- end }}
 {{- include "tidegate.checkStore" (dict "root" . "store" ($rules.store | default "memory")) }}
