@@ -39,8 +39,8 @@ METHOD = f"""\
 
 * **Over the limit**: permits beyond {SECOND.rate} in the fullest second, which starts at any moment and is 1 ms shorter, since limiters count in
   milliseconds. A measured request counts if it began and ended in it, so at least this number of permits was granted in it.
-* **1, 2, 4 instances** receive {RATE:,} requests per second in turns, for {STEADY_SECONDS} s from the middle of a wall-clock second, for one limit. If the requests
-  took {LATE_SECONDS} s longer because of other load, they were sent again.
+* **1, 2, 4 instances** receive {RATE:,} requests per second in turns, for {STEADY_SECONDS} s from the middle of a wall-clock second, for one limit. If one of
+  100 requests was {LATE_SECONDS * 1_000:.0f} ms late because of other load, all were sent again.
 * **Granted**: permits in these {STEADY_SECONDS} s with one instance. The limit permits {SECOND.rate * STEADY_SECONDS}.
 * **A window's end**: one request at the start of a wall-clock second, and {RATE:,} per second from {LEAD_SECONDS * 1_000:.0f} ms before its end. A client can
   choose these times.

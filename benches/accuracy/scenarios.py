@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from process import MeasurementError
 from product import SECOND, Answer, Law, Product, Start, WaitErrors
-from sender import Sender, Sent, failed, fullest, granted, seconds_of
+from sender import Sender, Sent, failed, fullest, granted
 from stage import Stage
 from waits import simulate_waits
 
@@ -16,10 +16,10 @@ RATE = 1_000
 STEADY_SECONDS = 3
 # A client that knows when a window ends: it sends one request at the start of a wall-clock second, and all others from
 # shortly before its end. The window of a product that starts with the first request ends then, too.
-LEAD_SECONDS, END_SECONDS = 0.15, 1.2
+LEAD_SECONDS, END_SECONDS = 0.25, 1.2
 FAILOVER_RATE, FAILOVER_SECONDS, FAILS_AFTER = 500, 8, 2.0
-# Requests that are later than this are sent again, up to `TRIES` times in all.
-LATE_SECONDS, TRIES = 0.2, 4
+# If one of 100 requests is later than this, all are sent again, up to `TRIES` times.
+LATE_SECONDS, TRIES = 0.06, 8
 # The assumed outage of simulated products.
 OUTAGE_SECONDS = 1.5
 # The clocks of limiters have milliseconds: two permits of times that are one second apart can be 1 ms closer.
@@ -83,10 +83,11 @@ def send(stage: Stage, start: Start | None, instances: int, times: list[float], 
         with stage.scene():
             fleet = start(stage, SECOND, instances)
             events = [(FAILS_AFTER, fleet.fail_store)] if fleet.fail_store else []
-            sent = Sender(fleet.ports).run(times, after_wall_clock(phase), events)
-        if seconds_of(sent) < times[-1] + LATE_SECONDS:
+            sender = Sender(fleet.ports)
+            sent = sender.run(times, after_wall_clock(phase), events)
+        if sender.delay() < LATE_SECONDS:
             return sent
-    raise MeasurementError(f"the machine is too busy: requests of {times[-1]:.1f} s took {seconds_of(sent):.1f} s")
+    raise MeasurementError(f"the machine is too busy: requests are {sender.delay() * 1_000:.0f} ms late")
 
 
 class recorded:

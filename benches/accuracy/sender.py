@@ -38,6 +38,7 @@ class Sender:
     begun: dict[socket.socket, tuple[int, float]] = field(default_factory=dict)
     idle: list[deque[socket.socket]] = field(default_factory=list)
     responses: dict[socket.socket, bytes] = field(default_factory=dict)
+    delays: list[float] = field(default_factory=list)  # from the time of a request to its begin
 
     def run(self, times: list[float], start: float, events: Sequence[Event] = ()) -> list[Sent]:
         """Sends requests at these times after `start`, on the monotonic clock, and calls each event at its time. If all
@@ -52,12 +53,17 @@ class Sender:
                     if waiting and waiting[0][0] <= now:
                         waiting.popleft()[1]()
                     while number < len(times) and times[number] <= now and self.send(number % len(self.ports)):
+                        self.delays.append(now - times[number])
                         number += 1
                     self.wait(selector, times[number] - now if number < len(times) else None)
             finally:
                 for client in list(selector.get_map().values()):
                     client.fileobj.close()  # type: ignore[union-attr]
         return self.sent
+
+    def delay(self) -> float:
+        """Returns the delay that 99 of 100 requests did not exceed, in seconds."""
+        return sorted(self.delays)[len(self.delays) * 99 // 100]
 
     def connect(self, selector: selectors.BaseSelector) -> None:
         for index, port in enumerate(self.ports):
@@ -120,7 +126,3 @@ def fullest(spans: list[tuple[float, float]], seconds: float) -> int:
 def failed(sent: list[Sent]) -> int:
     return sum(one.status not in (GRANTED, REJECTED) for one in sent)
 
-
-def seconds_of(sent: list[Sent]) -> float:
-    """Returns the time from the first begin to the last end."""
-    return max(one.end for one in sent) - min(one.begin for one in sent)
