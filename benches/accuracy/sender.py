@@ -16,7 +16,7 @@ CONNECTIONS = 16
 RESPONSE_TIMEOUT_SECONDS = 5.0
 GRANTED, REJECTED = 200, 429
 
-# What happens at a time after the start.
+# A time after the start, and a function to call at this time.
 Event = tuple[float, Callable[[], None]]
 
 
