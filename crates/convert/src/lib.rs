@@ -16,8 +16,6 @@ mod fields;
 mod format;
 mod ingress;
 mod kong;
-#[cfg(test)]
-mod laws;
 mod matching;
 mod nginx;
 mod options;
@@ -33,6 +31,8 @@ mod spring;
 #[allow(dead_code, reason = "until all formats use it")]
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod traefik;
 #[allow(dead_code, reason = "until all formats use it")]
 mod tree;

@@ -1,11 +1,11 @@
 //! Tests of Kong: the traps of its configuration, and decisions about traces by its own laws.
 
 use crate::format::Format;
-use crate::laws::kong::{Calendar, Sliding};
-use crate::laws::{Request, at, decisions};
 use crate::options::Options;
 use crate::sources::texts::Texts;
 use crate::testing::{converted, converted_with, finding, shown};
+use crate::tests::laws::kong::{Calendar, Sliding};
+use crate::tests::laws::{Request, at, decisions};
 use crate::{Conversion, Verdict, convert};
 
 const HEAD: &str = "_format_version: '3.0'\n";

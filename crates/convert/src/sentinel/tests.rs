@@ -1,10 +1,10 @@
 //! Tests of Sentinel: the traps of its rules, and decisions about traces by its own laws.
 
 use crate::format::Format;
-use crate::laws::sentinel::{Param, Throttling, WarmUp, Window};
-use crate::laws::{Request, at, decisions};
 use crate::options::Options;
 use crate::testing::{converted, converted_with, finding, shown};
+use crate::tests::laws::sentinel::{Param, Throttling, WarmUp, Window};
+use crate::tests::laws::{Request, at, decisions};
 use crate::{Conversion, Verdict};
 
 fn sentinel(text: &str) -> Conversion {

@@ -1,9 +1,9 @@
 //! Tests of Spring Cloud Gateway: the traps of its configuration, and decisions about traces by its own law.
 
 use crate::format::Format;
-use crate::laws::spring::TokenBucket;
-use crate::laws::{Request, at, decisions};
 use crate::testing::{converted, shown};
+use crate::tests::laws::spring::TokenBucket;
+use crate::tests::laws::{Request, at, decisions};
 use crate::{Conversion, Verdict};
 
 fn spring(text: &str) -> Conversion {

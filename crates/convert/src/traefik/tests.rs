@@ -1,11 +1,11 @@
 //! Tests of Traefik: the traps of its configuration, and decisions about traces by its own law.
 
 use crate::format::Format;
-use crate::laws::traefik::Limiter;
-use crate::laws::{Request, at, decisions};
 use crate::options::Options;
 use crate::sources::texts::Texts;
 use crate::testing::{converted, converted_with, finding, shown};
+use crate::tests::laws::traefik::Limiter;
+use crate::tests::laws::{Request, at, decisions};
 use crate::{Conversion, Verdict, convert};
 
 fn traefik(text: &str) -> Conversion {

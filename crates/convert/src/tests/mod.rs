@@ -1,0 +1,3 @@
+//! The parts that the tests of several formats share.
+
+pub(crate) mod laws;
