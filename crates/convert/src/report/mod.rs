@@ -1,11 +1,14 @@
 //! The report of a conversion: a finding for each setting of the source.
 
+mod notes;
 mod table;
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
+
+pub(crate) use self::notes::Notes;
 
 /// The longest setting or reason in a finding, in characters. Longer texts are cut.
 const MAX_TEXT: usize = 300;
