@@ -49,6 +49,12 @@ impl Notes {
                     Kind::Unsupported => self.lost(directive, "not supported"),
                     Kind::Neutral => self.same(directive, "the gateway needs no such setting"),
                     Kind::Supported if directive.name() == "proxy_redirect" => self.redirect(directive),
+                    Kind::Supported if directive.name() == "rewrite" => {
+                        self.lost(
+                            directive,
+                            "only redirects, and changes of a prefix next to `proxy_pass`, are supported",
+                        );
+                    }
                     Kind::Supported if directive.name() == "set" => {
                         self.same(directive, "the value, wherever a supported setting uses the variable");
                     }

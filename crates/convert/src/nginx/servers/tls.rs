@@ -30,6 +30,7 @@ impl<'c> Conversion<'c, '_> {
         self.client_certificates(scope, &mut tls);
         for server in servers {
             self.note_tls(&server.scope);
+            self.note_other_clients(&server.scope, scope);
         }
         Some(tls)
     }
@@ -87,6 +88,18 @@ impl<'c> Conversion<'c, '_> {
             _ => verify.into_iter().for_each(|directive| {
                 self.notes.lost(directive, "client certificates need `on` or `optional`, and `ssl_client_certificate`");
             }),
+        }
+    }
+
+    /// Notes the client certificates of a server whose listener has other ones.
+    fn note_other_clients(&mut self, server: &Scope<'c>, default: &Scope<'c>) {
+        for name in ["ssl_verify_client", "ssl_client_certificate"] {
+            match (server.last(name), default.last(name)) {
+                (Some(own), other) if other != Some(own) => {
+                    self.notes.lost(own, "the listener has the client certificates of its default server");
+                }
+                _ => {}
+            }
         }
     }
 

@@ -31,6 +31,23 @@ fn unused_settings_are_without_effect() {
 }
 
 #[test]
+fn rewrites_of_a_server_are_lost() {
+    let conversion = convert("server { listen 80; rewrite ^/a/(.*)$ /b/$1 last; location / { proxy_pass http://a; } }");
+    assert!(findings(&conversion, "rewrite")[0].starts_with("lost"));
+}
+
+#[test]
+fn client_certificates_of_other_servers_are_lost() {
+    let files = "ssl_certificate a.pem; ssl_certificate_key a.key;";
+    let conversion = convert(&format!(
+        "http {{ server {{ listen 443 ssl; {files} location / {{ proxy_pass http://a; }} }} \
+         server {{ listen 443 ssl; server_name b.example; {files} ssl_client_certificate ca.pem; ssl_verify_client on; }} }}"
+    ));
+    assert!(findings(&conversion, "ssl_verify_client")[0].starts_with("lost"));
+    assert!(!conversion.rules.contains("client_auth"));
+}
+
+#[test]
 fn configuration_files_are_recognized() {
     use crate::nginx::recognizes;
     assert!(recognizes("a", "http {\n  server { listen 80; }\n}"));
