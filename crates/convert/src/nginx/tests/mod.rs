@@ -72,6 +72,7 @@ fn explained<T>(
         method: method.parse().unwrap(),
         url: url.parse().unwrap(),
         headers: (&headers).try_into().unwrap(),
+        body: None,
         version: Default::default(),
         peer: "192.0.2.1".parse().unwrap(),
         tls: Default::default(),
