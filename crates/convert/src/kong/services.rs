@@ -30,6 +30,8 @@ pub(super) struct Servers {
 struct Address {
     /// `None` if the service does not speak HTTP.
     scheme: Option<&'static str>,
+    /// Whether the service speaks only HTTP/2.
+    is_grpc: bool,
     server: Server,
     path: Option<String>,
 }
@@ -54,6 +56,9 @@ fn convert_one(service: Entity<'_>, groups: &Groups, draft: &mut Draft, report: 
         None => vec![address.server.clone()],
     };
     let targets: Vec<_> = servers.iter().filter_map(|server| target(address.scheme?, server)).collect();
+    if address.is_grpc {
+        more.set("protocol", "http2");
+    }
     read_times(service, &mut fields, &mut more, report);
     read_tls(service, fields, &mut more, report);
     let path = address.path.filter(|path| path != "/");
@@ -164,14 +169,15 @@ impl Address {
             Some(_) => report.same(&place, shown, "`targets`"),
             None => report.lost(&place, shown, "only HTTP and gRPC are forwarded"),
         }
-        Self { scheme, ..address }
+        let is_grpc = word.is_some_and(|word| word.starts_with("grpc"));
+        Self { scheme, is_grpc, ..address }
     }
 
     fn parse(url: &str) -> Self {
         let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let server = Server::parse(authority);
-        Self { scheme: None, server, path: (!path.is_empty()).then(|| path.to_owned()) }
+        Self { scheme: None, is_grpc: false, server, path: (!path.is_empty()).then(|| path.to_owned()) }
     }
 }
 

@@ -239,6 +239,12 @@ certificates: [{ cert: x }]
 }
 
 #[test]
+fn grpc_services_use_http2() {
+    let kong = kong("services: [{ url: 'grpc://a:9000', routes: [{ paths: [/] }] }]\n");
+    assert!(kong.rules.contains("targets: [http://a:9000], protocol: http2"), "{}", kong.rules);
+}
+
+#[test]
 fn references_to_nothing_are_lost() {
     let kong = kong("plugins: [{ name: rate-limiting, service: nowhere, config: { minute: 1 } }]\n");
     assert_eq!(finding(&kong, "service: nowhere").0, Verdict::Lost);

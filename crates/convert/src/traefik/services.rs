@@ -217,6 +217,9 @@ fn read_server(item: Item<'_>, server: &Node, servers: &mut Servers, report: &mu
         Some((url, has_path)) => {
             let reason = if has_path { "`targets`, without the path, as in Traefik" } else { "`targets`" };
             report.same(&place, format!("url: {url}"), reason);
+            if server.get("url").and_then(Node::text).is_some_and(|url| url.starts_with("h2c:")) {
+                servers.more.set("protocol", "http2");
+            }
             add_target(servers, Target { url, weight: u32::try_from(weight).unwrap_or(1) });
         }
         None => report.lost(&place, format!("url: {url}"), "not the URL of an HTTP server"),
