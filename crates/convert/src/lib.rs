@@ -9,7 +9,6 @@
 //! A part of Tidegate, whose items change with each release.
 
 mod detect;
-#[allow(dead_code, unused_imports, reason = "until all formats use it")]
 mod draft;
 mod error;
 mod fields;
@@ -19,22 +18,17 @@ mod kong;
 mod matching;
 mod nginx;
 mod options;
-
 mod ratelimit;
 mod repair;
-#[allow(dead_code, reason = "until all formats use it")]
 mod report;
 mod sentinel;
-#[allow(dead_code, reason = "until all formats use it")]
 mod sources;
 mod spring;
-#[allow(dead_code, reason = "until all formats use it")]
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 mod traefik;
-#[allow(dead_code, reason = "until all formats use it")]
 mod tree;
 mod variables;
 

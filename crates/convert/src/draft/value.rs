@@ -6,11 +6,7 @@ pub(crate) enum Value {
     /// A text. The writer quotes it, and escapes `$`.
     Text(String),
     Number(u64),
-    /// A number with a fraction.
-    Decimal(f64),
     Flag(bool),
-    /// The value of an environment variable, without `$`.
-    Variable(String),
     List(Vec<Value>),
     Map(Map),
 }

@@ -136,9 +136,7 @@ fn flow(value: &Value) -> String {
     match value {
         Value::Text(text) => self::text(text),
         Value::Number(number) => number.to_string(),
-        Value::Decimal(number) => number.to_string(),
         Value::Flag(flag) => flag.to_string(),
-        Value::Variable(name) => format!("\"${{{name}}}\""),
         Value::List(items) => format!("[{}]", list(items.iter().map(flow).collect())),
         Value::Map(map) if map.is_empty() => "{}".to_owned(),
         Value::Map(map) => {
