@@ -46,6 +46,9 @@ impl Notes {
                 match kind {
                     Kind::Other => {}
                     _ if context == "if" => self.lost(directive, "settings within `if` are not supported"),
+                    Kind::Unsupported if is_authentication(directive) => {
+                        self.lost(directive, "requests are NOT authenticated: see `require` of a route");
+                    }
                     Kind::Unsupported => self.lost(directive, "not supported"),
                     Kind::Neutral => self.same(directive, "the gateway needs no such setting"),
                     Kind::Supported if directive.name() == "proxy_redirect" => self.redirect(directive),
@@ -99,4 +102,9 @@ fn setting(directive: &Directive) -> String {
         }
     }
     setting
+}
+
+/// Returns `true` if the directive enables an authentication.
+fn is_authentication(directive: &Directive) -> bool {
+    matches!(directive.name(), "auth_basic" | "auth_jwt" | "auth_request") && directive.arg(0) != Some("off")
 }

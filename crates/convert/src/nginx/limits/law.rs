@@ -73,6 +73,15 @@ impl Law {
         bounded
     }
 
+    /// Returns the algorithm of the rule file, for the report.
+    pub(crate) fn algorithm(self) -> &'static str {
+        match (self.burst.saturating_sub(self.delay), self.delay) {
+            (0, _) => "`gcra`",
+            (_, 0) => "`leaky_bucket`",
+            _ => "`gcra` with a queue",
+        }
+    }
+
     /// Returns the time until an excess of this many requests is gone, rounded up: the queue bounds the requests.
     fn wait(self, requests: u64) -> Duration {
         let millis = (u128::from(requests) * 1_000_000).div_ceil(u128::from(self.rate.max(1)));

@@ -117,8 +117,13 @@ impl<'c> Conversion<'c, '_> {
             server: zone.key.contains("server_name").then(|| server.to_owned()),
             assigned: assigned_in(zone.key, scope),
         };
-        if let Some(names) = self.zones.made.get(&used) {
-            return names.clone();
+        if let Some(names) = self.zones.made.get(&used).cloned() {
+            if names.is_empty() {
+                self.notes.lost(directive, "the key of its zone is not supported");
+            } else {
+                self.notes.same(directive, used.law.algorithm());
+            }
+            return names;
         }
         let branches = self.variables.values(zone.key, &scope.assigned).and_then(|branches| keys(&branches));
         let names = match branches {
@@ -182,13 +187,7 @@ impl<'c> Conversion<'c, '_> {
                 _ => format!("nginx rounds the rate to {}.{:03} requests per second", rate / 1_000, rate % 1_000),
             },
         );
-        let waiting = used.law.burst.saturating_sub(used.law.delay);
-        let algorithm = match (waiting, used.law.delay) {
-            (0, _) => "`gcra`",
-            (_, 0) => "`leaky_bucket`",
-            _ => "`gcra` with a queue",
-        };
-        self.notes.same(directive, algorithm);
+        self.notes.same(directive, used.law.algorithm());
     }
 
     /// Notes the limits of a block that its `return` or `rewrite` precedes: nginx redirects before it counts.

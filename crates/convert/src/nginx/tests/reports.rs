@@ -21,6 +21,17 @@ fn inherited_settings_have_one_finding() {
 }
 
 #[test]
+fn equal_limits_share_a_bucket_and_have_findings() {
+    let conversion = convert(
+        "http { limit_req_zone $binary_remote_addr zone=one:1m rate=1r/s; server { listen 80; \
+         location /a { limit_req zone=one burst=9 delay=4; proxy_pass http://a; }\n\
+         location /b { limit_req zone=one burst=9 delay=4; proxy_pass http://a; } } }",
+    );
+    assert_eq!(findings(&conversion, "limit_req zone"), ["same: `gcra` with a queue", "same: `gcra` with a queue"]);
+    assert_eq!(conversion.rules.matches("limits: [one]").count(), 2);
+}
+
+#[test]
 fn unused_settings_are_without_effect() {
     let conversion = convert(
         "http { limit_req_zone $binary_remote_addr zone=one:1m rate=1r/s; limit_req zone=one; \
