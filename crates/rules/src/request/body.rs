@@ -83,7 +83,7 @@ impl ReadBody {
         self.members.as_ref().is_some_and(|members| members.is_batch())
     }
 
-    /// Returns the ids of the calls of JSON-RPC, without calls that have no id. An id that is no string or number is null.
+    /// Returns the ids of the calls of JSON-RPC, without calls that have no id. An id is null unless it is a string or a number.
     pub fn call_ids(&self) -> impl Iterator<Item = Value> {
         let pointer = Pointer::parse(CALL_ID).ok();
         (0..self.calls()).filter_map(move |call| {

@@ -20,10 +20,10 @@ use tidegate_rules::route::RejectionPreset;
 /// Milliseconds until a retry, which clients prefer over `Retry-After`.
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
-/// Whether clients retry, whatever the status is.
+/// Whether clients retry, for any status.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
-/// What the response says about a request that limits reject.
+/// The content of the response about a request that limits reject.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'r> {
     /// The names of the limits, the one with the longest wait first.
