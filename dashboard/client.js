@@ -102,6 +102,8 @@ function clientState(read) {
     ['Rate', figure((client) => (client.rate == null ? 'set in Redis' : per(client.rate, client.interval_ms)))],
     ['Remaining', figure((client) => count(client.remaining))],
     ['Used', figure((client) => count(client.used))],
+    ['Reserved', figure((client) => (client.reserved == null ? 'the limit is no budget' : count(client.reserved)))],
+    ['Debt', figure((client) => (client.debt == null ? 'the limit is no budget' : count(client.debt)))],
     ['Next permit', figure(next)],
     ['Bucket expires', fact((client) => (client.expires_at ? ago(client.expires_at) : 'unused'))],
     ['Bucket', fact((client) => (client.overflow ? 'the shared overflow bucket' : 'its own'))],

@@ -32,7 +32,7 @@ export function limitPage(route, limit, query) {
       ['Rate', value(rateOf)],
       ['Algorithm', value((rule) => rule.algorithm)],
       ['Rejects requests', value((rule) => (rule.shadow ? 'no, it is a shadow' : 'yes'))],
-      ['Permits used', value((rule) => (rule.permits ? `${count(rule.permits.used)}, ${count(rule.permits.remaining)} remain` : rule.mode === 'OVERALL' ? 'unknown' : 'one bucket per client'))],
+      ['Permits used', value((rule) => (rule.permits ? `${count(rule.permits.used)}, ${rule.permits.reserved == null ? '' : `${count(rule.permits.reserved)} reserved, `}${count(rule.permits.remaining)} remain` : rule.mode === 'OVERALL' ? 'unknown' : 'one bucket per client'))],
       ['Share used', () => (series()?.used == null ? '–' : percent(series().used))],
       ['Rule file', value((rule) => place(rule.location))],
     ]),

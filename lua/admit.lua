@@ -15,7 +15,8 @@
 --       bytes), which flag 16 settles; random bytes for shared limits; now (ms; omitted: the server's TIME)
 -- Returns now (u64, ms) and the decisions, packed little-endian: for each run of requests with equal decisions the
 --       number of requests (u32), then for each limit: granted (1), granted with a time slot in the future (2), or
---       refused (0) (u8), the permits that remain after the last request of the run (u32), reset (u48, ms), and unless
+--       refused (0) (u8), the permits that remain after the last request of the run (of a settlement: that were not spent
+--       before it, or 0 if the reservation had ended) (u32), reset (u48, ms), and unless
 --       it was granted without a delay, the delay or the wait (i64, ms; -1: never, 0: ask again immediately). No
 --       decisions if a limit needs other calendar boundaries, namely those around now. Or the error of a limit that
 --       cannot be evaluated
@@ -208,6 +209,7 @@ local function decide(count, limits, decisions)
       end
       outcome = not is_granted and 0 or wait and 2 or 1
       remaining, reset = algorithm.status(bucket)
+      if reservations[i] and is_unconditional[i] then remaining = bucket.unspent or 0 end
       if before[i] > 0 then remaining = math.max(0, remaining - before[i]) end
     end
     decisions[#decisions + 1] = i == 1 and to_bytes('<I4BI4I6', decided, outcome, remaining, reset)

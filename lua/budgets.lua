@@ -146,7 +146,9 @@ local function budget_of(inner)
   function budget.charge_unconditionally(bucket, permits, reservation)
     if not reservation then return charge_unconditionally(bucket, permits) end
     local stored = call('HGET', KEYS[bucket.first_key + inner.keys + 1], reservation)
+    bucket.unspent = 0
     if not stored or bucket.settled[reservation] then return end
+    bucket.unspent = inner.status(bucket)
     bucket.settled[reservation], bucket.added = true, bucket.added or 0
     local reserved, made_at = string.match(stored, '^(%d+) (%d+)$')
     local gateway, ended_at = string.sub(reservation, 1, 8), nil

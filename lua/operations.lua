@@ -14,8 +14,8 @@
 --       (admit.lua; omitted: `charge`); otherwise now (ms; empty: the server's TIME), and the operation's own
 --       arguments. Spaces separate the numbers of buckets.
 -- Returns inspect: now, and for each bucket the remaining permits, the time until more are available, the permits in
---       use, the wait and the delay of the request, and the time to live (ms; negative: none), but no buckets if a
---       limit needs other calendar boundaries; announce: the number of gateways, and 1 if this gateway is new, else 0;
+--       use, the wait and the delay of the request, the time to live (ms; negative: none), and the permits that open
+--       reservations reserve (negative: the limit is no budget), but no buckets if a limit needs other calendar boundaries; announce: the number of gateways, and 1 if this gateway is new, else 0;
 --       charge_later: 1 if this call charged the grants, else 0; give_back: an empty list; otherwise the result of the
 --       operation; or the error of a limiter that has no rate
 --
@@ -58,7 +58,8 @@ function operations.inspect(arguments)
     local _, wait, delay = algorithm.check(bucket, permits)
     local remaining, reset = algorithm.status(bucket)
     local used = bucket.used + (bucket.debt or 0) + ((bucket.parts or 0) > 0 and 1 or 0)
-    for _, number in ipairs({ remaining, reset, used, wait, delay or 0, call('PTTL', bucket.value or KEYS[key]) }) do
+    local time_to_live, reserved = call('PTTL', bucket.value or KEYS[key]), algorithm.inner and bucket.reserved or -1
+    for _, number in ipairs({ remaining, reset, used, wait, delay or 0, time_to_live, reserved }) do
       reply[#reply + 1] = number
     end
   end)

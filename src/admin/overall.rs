@@ -12,7 +12,7 @@ use super::limit_list::all;
 use tidegate_config::Config;
 use tidegate_limit::Mode;
 use tidegate_rules::charge::Charge;
-use tidegate_store::Store;
+use tidegate_store::{Inspection, Store};
 
 /// How long the permits are reused.
 const MAX_AGE: Duration = Duration::from_secs(1);
@@ -35,8 +35,8 @@ struct Shared {
 #[derive(Debug)]
 struct Permits {
     asked_at: Instant,
-    /// Used and remaining permits for each charge; `None` if the store did not reply.
-    used: Vec<Option<(u64, u32)>>,
+    /// The permits of each charge as JSON; `None` if the store did not reply.
+    shown: Vec<Option<Value>>,
 }
 
 impl OverallPermits {
@@ -57,25 +57,35 @@ impl OverallPermits {
         let read = tokio::spawn(async move { shared.read().await }).await.unwrap_or_default();
         let Some(limits) = limits.as_array_mut() else { return };
         limits.iter_mut().for_each(|limit| limit["permits"] = Value::Null);
-        for ((position, _), used) in self.0.charges.iter().zip(read) {
-            if let (Some(limit), Some((used, remaining))) = (limits.get_mut(*position), used) {
-                limit["permits"] = json!({ "used": used, "remaining": remaining });
+        for ((position, _), shown) in self.0.charges.iter().zip(read) {
+            if let (Some(limit), Some(shown)) = (limits.get_mut(*position), shown) {
+                limit["permits"] = shown;
             }
         }
     }
 }
 
 impl Shared {
-    async fn read(&self) -> Vec<Option<(u64, u32)>> {
+    async fn read(&self) -> Vec<Option<Value>> {
         let mut last = self.last.lock().await;
         if let Some(permits) = last.as_ref().filter(|permits| permits.asked_at.elapsed() < MAX_AGE) {
-            return permits.used.clone();
+            return permits.shown.clone();
         }
         let asked_at = Instant::now();
         let inspections = join_all(self.charges.iter().map(|(_, charge)| self.store.inspect(charge))).await;
-        let used: Vec<_> =
-            inspections.into_iter().map(|read| read.ok().map(|read| (read.used, read.remaining))).collect();
-        *last = Some(Permits { asked_at, used: used.clone() });
-        used
+        let read = inspections.into_iter().zip(&self.charges);
+        let shown: Vec<_> = read.map(|(read, (_, charge))| Some(show(&read.ok()?, charge))).collect();
+        *last = Some(Permits { asked_at, shown: shown.clone() });
+        shown
     }
+}
+
+/// Returns the permits of a limit as JSON; of a budget, also the reservations and the debt.
+fn show(inspection: &Inspection, charge: &Charge) -> Value {
+    let mut shown = json!({ "used": inspection.used, "remaining": inspection.remaining });
+    if let Some(reserved) = inspection.reserved {
+        shown["reserved"] = reserved.into();
+        shown["debt"] = inspection.debt(charge.limiter.quota.full()).into();
+    }
+    shown
 }

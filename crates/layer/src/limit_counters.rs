@@ -50,6 +50,11 @@ impl LimitCounters {
         Self { limits: limits.iter().map(counters).collect(), ids: limits.iter().map(id).collect() }
     }
 
+    /// Returns the counters of the limit at this position.
+    pub fn metrics(&self, index: usize) -> Option<&LimitMetrics> {
+        self.limits.get(index)
+    }
+
     /// Returns the identity of the limit at this position.
     pub fn id(&self, index: usize) -> Option<LimitId> {
         self.ids.get(index).copied()

@@ -36,6 +36,7 @@ pub use self::process::reloads::ReloadOutcome;
 use self::process::reloads::Reloads;
 use self::process::usage::Usage;
 pub use self::reference::reference;
+pub use self::requests::budgets::BudgetShare;
 use self::requests::calls::Calls;
 pub use self::requests::calls::{CallMetrics, CallResult};
 use self::requests::in_flight::InFlight;

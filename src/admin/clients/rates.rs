@@ -64,6 +64,10 @@ pub(super) struct Figures {
     remaining: Option<u32>,
     /// The permits in use; null if the rate is not known.
     used: Option<u64>,
+    /// The permits that requests in flight have reserved; null if the limit is no budget.
+    reserved: Option<u64>,
+    /// The costs above the budget; null if the limit is no budget.
+    debt: Option<u64>,
     /// When a request for one permit is granted (RFC 3339); null if never, or if the rate is not known.
     next_permit_at: Option<String>,
     #[serde(skip)]
@@ -100,6 +104,8 @@ impl Figures {
         Self {
             remaining: Some(inspection.remaining),
             used: Some(inspection.used),
+            reserved: inspection.reserved,
+            debt: inspection.reserved.map(|_| inspection.debt(limiter.quota.full())),
             next_permit_at: inspection.next_permit_at().map(Timestamp::to_rfc3339),
             grants: inspection.wait == Wait::Now,
             ..Self::of_rate(limiter)

@@ -58,7 +58,10 @@ fn client_rows(state: &Value) -> Vec<(&'static str, String)> {
     }
     if state["rate_from"] != "unknown" {
         table.push(("rate", format!("{} per {}", named("rate"), interval(state))));
-        table.extend([("remaining", named("remaining")), ("used", named("used")), ("next permit", next_permit(state))]);
+        table.extend([("remaining", named("remaining")), ("used", named("used"))]);
+        let of_budget = ["reserved", "debt"].into_iter().filter(|key| !state[key].is_null());
+        table.extend(of_budget.map(|key| (key, named(key))));
+        table.push(("next permit", next_permit(state)));
     }
     table.push(("expires", named("expires_at")));
     if let Some(action) = state["override"]["action"].as_str() {

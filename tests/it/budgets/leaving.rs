@@ -66,7 +66,7 @@ async fn reserve(store: Store, charge: Charge, slots: Option<Arc<RouteSlots>>) {
     };
     // This caller has stayed.
     if taken.is_ok_and(|outcome| outcome.granted()) {
-        store.keep(&charges[0]).settle(0);
+        store.keep(&charges[0], None).settle(0);
     }
 }
 

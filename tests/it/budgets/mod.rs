@@ -3,6 +3,7 @@
 mod leaving;
 mod local;
 mod model;
+mod operators;
 mod reload;
 
 use std::sync::Arc;

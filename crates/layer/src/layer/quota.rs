@@ -51,6 +51,20 @@ struct LimitQuota<'r> {
     remaining: u32,
     /// Seconds until the next used permit returns; 0 if no permit is used.
     reset: u64,
+    /// The costs, reservations and debt of a budget.
+    #[serde(flatten)]
+    budget: Option<BudgetQuota>,
+}
+
+/// The permits of a budget.
+#[derive(Serialize)]
+struct BudgetQuota {
+    /// The costs of earlier requests that count now.
+    spent: u64,
+    /// The most that requests in flight can cost.
+    reserved: u64,
+    /// The costs above the rate.
+    debt: u64,
 }
 
 impl LayerState {
@@ -133,12 +147,14 @@ impl<'r> LimitQuota<'r> {
             Algorithm::FixedWindow(_) => quota.refill(inspection.now),
             _ => quota.interval(),
         };
+        let (spent, debt) = (inspection.used, inspection.debt(quota.full()));
         Self {
             name,
             rate: quota.rate(),
             interval: seconds(interval),
             remaining: inspection.remaining,
             reset: inspection.reset.div_ceil(1_000),
+            budget: inspection.reserved.map(|reserved| BudgetQuota { spent, reserved, debt }),
         }
     }
 }

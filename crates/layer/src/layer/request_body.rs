@@ -80,7 +80,9 @@ pub(super) fn keep(
 ) -> Result<Admitted, Denial> {
     if admitted.is_ok() {
         let removes_usage = record.body().removes_usage;
-        record.body().metering = Metering::new(charges, store, removes_usage).map(Arc::new);
+        let found = record.found;
+        let metrics = |index| found?.compiled.limits.metrics(index).cloned();
+        record.body().metering = Metering::new(charges, store, removes_usage, metrics).map(Arc::new);
     }
     admitted
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 pub use self::peek::{PeekBody, PeekError, PeekFunction, PeekFuture};
+use tidegate_metrics::LimitMetrics;
 use tidegate_rules::charge::ChargeKind;
 use tidegate_rules::limits::budget::{OnDisconnect, UsageCost};
 use tidegate_rules::rules::{Charges, LimitCharge};
@@ -27,18 +28,25 @@ pub struct Metering {
 }
 
 impl Metering {
-    /// Keeps the reservations that an admitted request has made. Returns `None` if it has none.
-    pub(crate) fn new(charges: &Charges<'_>, store: &Store, removes_usage: bool) -> Option<Self> {
+    /// Keeps the reservations that an admitted request has made. Returns `None` if it has none. `metrics` returns the counters
+    /// of the limit at a position.
+    pub(crate) fn new(
+        charges: &Charges<'_>,
+        store: &Store,
+        removes_usage: bool,
+        metrics: impl Fn(usize) -> Option<LimitMetrics>,
+    ) -> Option<Self> {
         let mut first: Option<&UsageCost> = None;
         let mut open = Vec::new();
         let is_reserved = |entry: &LimitCharge<'_>| matches!(entry.charge.kind, ChargeKind::Reserve(_));
         for entry in charges.iter().filter(is_reserved) {
             let decision = entry.decision.filter(|decision| decision.granted && !decision.is_unknown);
             let Some((cost, decision)) = entry.limit.permits.usage().zip(decision) else { continue };
+            let metrics = metrics(entry.index);
             let reservation = match charges.is_local() {
-                false => store.keep(entry.charge),
+                false => store.keep(entry.charge, metrics),
                 true => match decision.grant(entry.charge, charges.decided_at().unwrap_or_default()) {
-                    Some(granted) => store.keep_locally(granted),
+                    Some(granted) => store.keep_locally(granted, metrics),
                     None => continue,
                 },
             };

@@ -9,12 +9,11 @@ use crate::instruments::by_name::{ByName, Handle};
 use crate::instruments::count::Count;
 use crate::instruments::sample::{LimitSample, Sample};
 use crate::instruments::used_share::UsedShare;
-use crate::requests::routes::ROUTE;
+use crate::requests::budgets::{self, BudgetSeries, BudgetShare};
+use crate::requests::routes::{LIMIT, ROUTE};
 
 /// The names of [`Outcome`], in the order of its variants.
 const OUTCOMES: [&str; 4] = ["allowed", "limited", "shadow_limited", "store_failed"];
-
-const LIMIT: Label = Label::Open("limit");
 
 /// The metrics of all limits, by route and limit.
 #[derive(Debug, Default)]
@@ -30,6 +29,7 @@ struct LimitSeries {
     overflow: Count,
     unknown_tiers: Count,
     used: UsedShare,
+    budget: BudgetSeries,
 }
 
 /// The outcome of a decision.
@@ -91,6 +91,11 @@ impl Limits {
             action: "compare the tiers of keys and tokens with `tiers` in the rule file",
         };
         catalog.add(self.0.metric(unknown_tiers.labels, |limit| from_ref(&limit.unknown_tiers)), unknown_tiers);
+        catalog.add(self.0.metric(budgets::SETTLED.labels, |limit| limit.budget.settled()), budgets::SETTLED);
+        catalog.add(self.0.metric(budgets::DEBT.labels, |limit| limit.budget.debt()), budgets::DEBT);
+        let missing = budgets::USAGE_MISSING;
+        catalog.add(self.0.metric(missing.labels, |limit| limit.budget.usage_missing()), missing);
+        catalog.add(self.0.metric(budgets::PASSED.labels, |limit| limit.budget.passed()), budgets::PASSED);
     }
 }
 
@@ -143,6 +148,26 @@ impl LimitMetrics {
     /// Counts a request that used the shared overflow bucket.
     pub fn overflowed(&self) {
         self.0.overflow.inc();
+    }
+
+    /// Returns the names of the route and the limit. The route of a shared limit is empty.
+    pub fn names(&self) -> [&str; 2] {
+        self.0.names()
+    }
+
+    /// Counts a cost that was charged to a budget, and the part of it that was not reserved, in permits.
+    pub fn cost_settled(&self, permits: u32, unreserved: u32) {
+        self.0.budget.add_cost(permits, unreserved);
+    }
+
+    /// Counts a request whose usage is absent, so that a budget was charged with all that it had reserved.
+    pub fn usage_missing(&self) {
+        self.0.budget.add_missing_usage();
+    }
+
+    /// Counts a bucket whose settled costs have passed a share of its budget.
+    pub fn budget_passed(&self, share: BudgetShare) {
+        self.0.budget.add_passing(share);
     }
 
     fn count(&self, outcome: Outcome) {

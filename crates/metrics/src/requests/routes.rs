@@ -12,6 +12,8 @@ use crate::requests::responses::{LABELS, Responses};
 
 pub(crate) const ROUTE: Label = Label::Open("route");
 
+pub(crate) const LIMIT: Label = Label::Open("limit");
+
 /// The code of a request whose client disconnected before the response.
 const CLIENT_GONE: u16 = 499;
 

@@ -71,7 +71,8 @@ pub enum ChargeKind {
     /// [`budget`](Limiter::budget). A second reservation with the same number adds to the first.
     Reserve(ReservationId),
     /// Ends a reservation, and takes the permits in any case, as [`Unconditional`](Self::Unconditional). Without effect if the
-    /// reservation has ended before.
+    /// reservation has ended before. Its decision has the permits that were not spent before: reservations do not count, and
+    /// the number is 0 if the reservation had ended.
     Settle(ReservationId),
 }
 

@@ -31,7 +31,8 @@ impl Memory {
         let _reservations = self.lock_reservations(std::slice::from_mut(&mut lookup));
         let decision = Decision { overflow: is_overflow, ..lookup.evaluate(&state, now) };
         let expires_at = Some(state.full_at(quota)).filter(|full_at| *full_at > now);
-        Ok(Inspection::new(now, &decision, state.used(quota, now), expires_at))
+        let reserved = charge.limiter.budget.map(|_| lookup.reserved.into());
+        Ok(Inspection { reserved, ..Inspection::new(now, &decision, state.used(quota, now), expires_at) })
     }
 
     /// Returns the capacity of a limit whose new clients share the overflow bucket.

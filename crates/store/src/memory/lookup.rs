@@ -87,8 +87,10 @@ impl<'c> Lookup<'c> {
         let quota = &self.charge.limiter.quota;
         let decision = self.check(state, now);
         let decision = match self.charge.kind {
-            ChargeKind::Unconditional | ChargeKind::Settle(_) => {
-                BucketDecision { granted: true, wait: Wait::Now, delay: 0, ..decision }
+            ChargeKind::Unconditional => BucketDecision { granted: true, wait: Wait::Now, delay: 0, ..decision },
+            ChargeKind::Settle(_) => {
+                let remaining = if self.is_ended { 0 } else { state.check(quota, 0, now).remaining };
+                BucketDecision { granted: true, wait: Wait::Now, delay: 0, remaining, ..decision }
             }
             ChargeKind::Take | ChargeKind::Check | ChargeKind::Reserve(_) => decision,
             ChargeKind::NoDebt => without_debt(decision, state.debt_wait(quota, now)),
@@ -118,7 +120,11 @@ impl<'c> Lookup<'c> {
     pub(super) fn make(&self, state: &mut BucketState, now: Timestamp) -> Decision {
         let (quota, permits) = (&self.charge.limiter.quota, self.charge.permits);
         let decision = match self.charge.kind {
-            ChargeKind::Unconditional | ChargeKind::Settle(_) => state.charge_unconditionally(quota, permits, now),
+            ChargeKind::Unconditional => state.charge_unconditionally(quota, permits, now),
+            ChargeKind::Settle(_) => {
+                let decision = state.charge_unconditionally(quota, permits, now);
+                return BucketDecision { remaining: self.decision.remaining, ..decision }.into();
+            }
             ChargeKind::Take | ChargeKind::Check | ChargeKind::NoDebt | ChargeKind::Reserve(_) => {
                 state.charge(quota, permits, now)
             }

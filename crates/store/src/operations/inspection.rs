@@ -25,13 +25,20 @@ pub struct Inspection {
     pub expires_at: Option<Timestamp>,
     /// Whether the overflow bucket of the embedded store decides about this client.
     pub overflow: bool,
+    /// The permits that open reservations reserve; `None` if the limit is no budget.
+    pub reserved: Option<u64>,
 }
 
 impl Inspection {
     /// Creates the inspection of a bucket from the decision about a request that is not charged.
     pub fn new(now: Timestamp, decision: &Decision, used: u64, expires_at: Option<Timestamp>) -> Self {
         let Decision { remaining, wait, delay, reset, overflow, .. } = *decision;
-        Self { now, remaining, used, wait, delay, reset, expires_at, overflow }
+        Self { now, remaining, used, wait, delay, reset, expires_at, overflow, reserved: None }
+    }
+
+    /// Returns the permits in use above those that the bucket can hold. `full` is their number.
+    pub fn debt(&self, full: u32) -> u64 {
+        self.used.saturating_sub(full.into())
     }
 
     /// Returns when a request for the inspected permits is granted; `None` if it never is.
@@ -55,6 +62,7 @@ impl Inspection {
             reset: [self.reset, other.reset].into_iter().filter(|reset| *reset > 0).min().unwrap_or(0),
             expires_at: self.expires_at.max(other.expires_at),
             overflow: self.overflow || other.overflow,
+            reserved: self.reserved,
         }
     }
 

@@ -58,7 +58,7 @@ impl Call for Inspect<'_> {
             match reply[..] {
                 // Nothing was read, since a calendar limit needs the boundaries around this time.
                 [store_time] => near = Timestamp::from_millis(millis(store_time)),
-                [now, remaining, reset, used, wait, delay, time_to_live] => {
+                [now, remaining, reset, used, wait, delay, time_to_live, reserved] => {
                     let now = Timestamp::from_millis(millis(now));
                     let wait = match wait {
                         0 => Wait::Now,
@@ -69,7 +69,8 @@ impl Call for Inspect<'_> {
                         Decision { delay: millis(delay), ..Decision::new(remaining, wait, millis(reset)) };
                     decision.align_waits(&self.charge.limiter.quota, now);
                     let expires_at = u64::try_from(time_to_live).ok().map(|millis| now.plus_millis(millis));
-                    return Ok(Inspection::new(now, &decision, millis(used), expires_at));
+                    let reserved = u64::try_from(reserved).ok();
+                    return Ok(Inspection { reserved, ..Inspection::new(now, &decision, millis(used), expires_at) });
                 }
                 _ => break,
             }

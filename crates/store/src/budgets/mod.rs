@@ -4,6 +4,8 @@
 //! A settlement can be sent again, unlike other charges: it has an effect only if the reservation is open. So it is repeated
 //! until the store replies.
 
+mod passing;
+
 use std::pin::Pin;
 use std::slice::from_ref;
 use std::sync::Arc;
@@ -17,6 +19,7 @@ use crate::cancel::Reserving;
 use crate::{Backend, Store, StoreError, backend};
 #[cfg(feature = "redis")]
 use crate::{multi_slot, negative_cache::NegativeCache, redis::Redis};
+use tidegate_metrics::LimitMetrics;
 use tidegate_rules::charge::{Charge, ChargeKind, Granted, Outcome, ReservationId, Turn};
 
 /// The pause before a settlement is repeated, at first and at most.
@@ -40,6 +43,7 @@ pub struct Reservation {
     local: Option<Granted>,
     /// The cost; `None` if it is unknown.
     cost: Option<u32>,
+    metrics: Option<LimitMetrics>,
 }
 
 type ReserveFuture<'s> = Pin<Box<dyn Future<Output = Result<Outcome, StoreError>> + Send + 's>>;
@@ -53,18 +57,18 @@ impl Store {
         ReservationId { gateway, number: NEXT.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// Keeps a granted reservation open. In Redis, to be called in a Tokio runtime.
+    /// Keeps a granted reservation open. In Redis, to be called in a Tokio runtime. `metrics` count its settlement.
     #[doc(hidden)]
-    pub fn keep(&self, charge: &Charge) -> Reservation {
+    pub fn keep(&self, charge: &Charge, metrics: Option<LimitMetrics>) -> Reservation {
         self.keep_open(charge);
-        Reservation { store: self.clone(), first: charge.clone(), more: Vec::new(), local: None, cost: None }
+        Reservation { store: self.clone(), first: charge.clone(), more: Vec::new(), local: None, cost: None, metrics }
     }
 
     /// Keeps a reservation that [`take_locally`](Self::take_locally) has granted: the share of the gateway has charged all of it.
     #[doc(hidden)]
-    pub fn keep_locally(&self, granted: Granted) -> Reservation {
+    pub fn keep_locally(&self, granted: Granted, metrics: Option<LimitMetrics>) -> Reservation {
         let first = granted.charge.clone();
-        Reservation { store: self.clone(), first, more: Vec::new(), local: Some(granted), cost: None }
+        Reservation { store: self.clone(), first, more: Vec::new(), local: Some(granted), cost: None, metrics }
     }
 
     fn keep_open(&self, charge: &Charge) {
@@ -85,22 +89,29 @@ impl Store {
 
     /// Charges the cost of a reservation, and ends the reservation. Does nothing for other charges.
     pub(crate) fn settle(&self, reservation: &Charge, permits: u32) {
-        self.send_settlement(reservation, permits, false);
+        self.send_settlement(reservation, permits, Sent::Once(None));
     }
 
     /// Cancels a reservation that may have been made. If its call had no reply, the call can arrive after the first
     /// cancellation.
     pub(crate) fn cancel(&self, reservation: &Charge) {
-        self.send_settlement(reservation, 0, true);
+        self.send_settlement(reservation, 0, Sent::Twice);
     }
 
-    fn send_settlement(&self, reservation: &Charge, permits: u32, is_repeated: bool) {
+    fn send_settlement(&self, reservation: &Charge, permits: u32, sent: Sent) {
         let Some(settled) = reservation.settled(permits) else { return };
-        backend!(self, |memory| _ = memory.take(&[settled]), |redis| {
+        let store = self.clone();
+        let report = move |outcome: Option<Outcome>, settled: &Charge| {
+            if let (Sent::Once(Some(metrics)), Some(outcome)) = (&sent, outcome) {
+                let key = settled.client.as_ref().and_then(|client| store.key_of(client));
+                passing::report(metrics, settled, &outcome, key);
+            }
+            matches!(sent, Sent::Twice)
+        };
+        backend!(self, |memory| _ = report(memory.take(from_ref(&settled)).ok(), &settled), |redis| {
             let redis = Arc::clone(redis);
             let settle = async move {
-                settle_in_redis(&redis, &settled).await;
-                if is_repeated {
+                if report(settle_in_redis(&redis, &settled).await, &settled) {
                     sleep(CANCELLED_AGAIN_AFTER).await;
                     settle_in_redis(&redis, &settled).await;
                 }
@@ -128,15 +139,27 @@ impl Store {
     }
 }
 
-/// Repeats a settlement until Redis replies.
+/// How a settlement is sent.
+enum Sent {
+    /// Once, until the store replies. The metrics count a share of the budget that it passes.
+    Once(Option<LimitMetrics>),
+    /// Again after a while.
+    Twice,
+}
+
+/// Repeats a settlement until Redis replies. Returns `None` without a reply.
 #[cfg(feature = "redis")]
-async fn settle_in_redis(redis: &NegativeCache<Redis>, settled: &Charge) {
+async fn settle_in_redis(redis: &NegativeCache<Redis>, settled: &Charge) -> Option<Outcome> {
     let (deadline, [mut pause, max_pause]) = (Instant::now() + REPEATED_FOR, PAUSE);
-    while let Err(error) = multi_slot::take(redis, from_ref(settled)).await {
-        if Instant::now() + pause > deadline {
-            return tracing::warn!(%error, "failed to settle a reservation");
+    loop {
+        match multi_slot::take(redis, from_ref(settled)).await {
+            Ok(outcome) => return Some(outcome),
+            Err(error) if Instant::now() + pause > deadline => {
+                tracing::warn!(%error, "failed to settle a reservation");
+                return None;
+            }
+            Err(_) => sleep(pause).await,
         }
-        sleep(pause).await;
         pause = (pause * 2).min(max_pause);
     }
 }
@@ -176,6 +199,12 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         let cost = self.cost.unwrap_or_else(|| self.permits());
+        if let Some(metrics) = &self.metrics {
+            metrics.cost_settled(cost, cost.saturating_sub(self.permits()));
+            if self.cost.is_none() {
+                metrics.usage_missing();
+            }
+        }
         if let Some(granted) = self.local.take() {
             return self.store.settle_locally(granted, cost);
         }
@@ -183,7 +212,7 @@ impl Drop for Reservation {
             backend!(self.store, |_| {}, |redis| redis.store().drop_reservation(charge));
         }
         // The first settlement has the whole cost, so that the permits of the others stay reserved until then.
-        self.store.settle(&self.first, cost);
+        self.store.send_settlement(&self.first, cost, Sent::Once(self.metrics.take()));
         self.more.iter().for_each(|charge| self.store.settle(charge, 0));
     }
 }
