@@ -8,8 +8,8 @@ mod passing;
 
 use std::pin::Pin;
 use std::slice::from_ref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -19,6 +19,7 @@ use crate::cancel::Reserving;
 use crate::{Backend, Store, StoreError, backend};
 #[cfg(feature = "redis")]
 use crate::{multi_slot, negative_cache::NegativeCache, redis::Redis};
+use tidegate_limit::random::random;
 use tidegate_metrics::LimitMetrics;
 use tidegate_rules::charge::{Charge, ChargeKind, Granted, Outcome, ReservationId, Turn};
 
@@ -52,7 +53,8 @@ impl Store {
     /// Returns the name of a new reservation.
     #[doc(hidden)]
     pub fn new_reservation(&self) -> ReservationId {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
+        // From a random number on: a successor has the reservations of its predecessor in addition to its own.
+        static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(u64::from_le_bytes(random())));
         let gateway = backend!(self, |_| 0, |redis| redis.store().in_flight().gateway());
         ReservationId { gateway, number: NEXT.fetch_add(1, Ordering::Relaxed) }
     }

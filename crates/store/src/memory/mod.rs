@@ -8,6 +8,7 @@
 //! the share is used up, no bucket in use is evicted; new clients of the limit share one [`overflow`] bucket.
 
 mod capacity;
+mod inheritance;
 mod inspection;
 mod lock_shard;
 mod lookup;

@@ -2,20 +2,40 @@
 //!
 //! They have a separate lock, which is taken after the locks of the shards: only decisions about budgets need it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
 use super::Memory;
 use super::lookup::{Location, Lookup};
 use super::owner::Owner;
-use tidegate_rules::charge::ChargeKind;
+use tidegate_rules::charge::{ChargeKind, Limiter};
 
 /// The open reservations of all buckets.
 #[derive(Debug, Default)]
 pub(super) struct Reservations {
     /// By the name of the limit and the owner of the bucket. Buckets without open reservations are left out.
     buckets: HashMap<(String, Owner), OfBucket>,
+    /// The reservations that a predecessor has handed over and still settles, by number.
+    pub(super) inherited: HashMap<u64, Inherited>,
+    /// The reservations that a successor has, and their costs so far. `None` without a successor.
+    pub(super) handed_over: Option<HandedOver>,
+}
+
+/// A reservation of a predecessor.
+#[derive(Debug)]
+pub(super) struct Inherited {
+    pub(super) limiter: Arc<Limiter>,
+    pub(super) owner: Owner,
+}
+
+/// Reservations that a successor has.
+#[derive(Debug, Default)]
+pub(super) struct HandedOver {
+    pub(super) numbers: HashSet<u64>,
+    /// The numbers and the costs of those that were settled since.
+    pub(super) settled: Vec<(u64, u32)>,
 }
 
 /// The open reservations of a bucket.
@@ -53,12 +73,15 @@ impl Reservations {
             match lookup.charge.kind {
                 ChargeKind::Reserve(id) if granted && lookup.decision.granted => {
                     let permits = lookup.charge.permits;
-                    let of_bucket = self.buckets.entry(key(lookup)).or_default();
-                    *of_bucket.by_number.entry(id.number).or_default() += permits;
-                    of_bucket.permits += u64::from(permits);
+                    self.add(key(lookup), id.number, permits);
                     lookup.decision.remaining = lookup.decision.remaining.saturating_sub(permits);
                 }
-                ChargeKind::Settle(id) => self.end(lookup, id.number),
+                ChargeKind::Settle(id) => {
+                    if !lookup.is_ended {
+                        self.record_settlement(id.number, lookup.charge.permits);
+                    }
+                    self.end(lookup, id.number);
+                }
                 _ => {}
             }
         }
@@ -78,11 +101,43 @@ impl Reservations {
     }
 
     fn end(&mut self, lookup: &Lookup<'_>, number: u64) {
-        let Some(key) = self.bucket_of(lookup, number) else { return };
-        let Some(of_bucket) = self.buckets.get_mut(&key) else { return };
-        of_bucket.permits -= of_bucket.by_number.remove(&number).map_or(0, u64::from);
+        if let Some(key) = self.bucket_of(lookup, number) {
+            self.remove(&key, number);
+        }
+    }
+
+    /// Adds a reservation of a bucket.
+    pub(super) fn add(&mut self, key: (String, Owner), number: u64, permits: u32) {
+        let of_bucket = self.buckets.entry(key).or_default();
+        *of_bucket.by_number.entry(number).or_default() += permits;
+        of_bucket.permits += u64::from(permits);
+    }
+
+    /// Removes a reservation of a bucket. Returns its permits.
+    pub(super) fn remove(&mut self, key: &(String, Owner), number: u64) -> Option<u32> {
+        let of_bucket = self.buckets.get_mut(key)?;
+        let permits = of_bucket.by_number.remove(&number)?;
+        of_bucket.permits -= u64::from(permits);
         if of_bucket.by_number.is_empty() {
-            self.buckets.remove(&key);
+            self.buckets.remove(key);
+        }
+        Some(permits)
+    }
+
+    /// Records the cost of a reservation for the successor that has it.
+    pub(super) fn record_settlement(&mut self, number: u64, cost: u32) {
+        if let Some(handed_over) = &mut self.handed_over
+            && handed_over.numbers.remove(&number)
+        {
+            handed_over.settled.push((number, cost));
+        }
+    }
+
+    /// Calls `each` with the name of the limit, the owner, the number and the permits of each reservation, except
+    /// in overflow buckets.
+    pub(super) fn for_each(&self, mut each: impl FnMut(&str, Owner, u64, u32)) {
+        for ((name, owner), of_bucket) in self.buckets.iter().filter(|((_, owner), _)| *owner != Owner::ANY) {
+            of_bucket.by_number.iter().for_each(|(number, permits)| each(name, *owner, *number, *permits));
         }
     }
 }

@@ -2,12 +2,13 @@
 //! process, the permits that are owed to Redis, the data of operators, post-paid limits, and the receipts of this process.
 //!
 //! The state is lines of JSON: first the header, then late charges, overrides, the audit list, post-paid limits, limits, after
-//! each limit its buckets, and receipts. A reader ignores lines that it does not know, and buckets of limits that its rules do not have. Times are relative to the
+//! each limit its buckets, receipts, and open reservations of budgets. A reader ignores lines that it does not know, and buckets of limits that its rules do not have. Times are relative to the
 //! sender's present.
 
 mod limiter;
 mod operators;
 mod receipts;
+mod reservations;
 #[cfg(test)]
 #[cfg(feature = "redis")]
 mod tests;
@@ -79,6 +80,18 @@ enum Line {
         millis: u64,
     },
     Receipt(SerializedReceipt),
+    /// An open reservation of a budget: its owner and its number.
+    Reservation {
+        limit: String,
+        owner: String,
+        number: u64,
+        permits: u32,
+    },
+    /// The cost of a reservation that was handed over.
+    Settlement {
+        number: u64,
+        cost: u32,
+    },
     /// The limit of the buckets that follow.
     Limit {
         name: String,
@@ -162,7 +175,22 @@ impl StoreState {
                     imported.receipts += usize::from(is_known);
                     imported.ignored += usize::from(!is_known);
                 }
+                Some(Line::Reservation { limit, owner, number, permits }) => {
+                    let is_known = backend!(
+                        store,
+                        |memory| reservations::import(
+                            memory,
+                            &by_name,
+                            (limit.as_str(), owner.as_str()),
+                            number,
+                            permits
+                        ),
+                        |_| false
+                    );
+                    imported.ignored += usize::from(!is_known);
+                }
                 Some(Line::Override(_) | Line::Audit(_)) => {} // the gateway restores them
+                Some(Line::Settlement { .. }) => {}            // of the last state
                 None => imported.ignored += 1,
             }
         }
@@ -254,7 +282,7 @@ impl Store {
     /// `None` if it was killed.
     #[doc(hidden)]
     pub fn predecessor_ended(&self, last: Option<&StoreState>) {
-        backend!(self, |_| {}, |redis| {
+        backend!(self, |memory| reservations::settle(memory, last), |redis| {
             let fallback = redis.store().fallback();
             for line in last.iter().flat_map(|last| last.lines()) {
                 let Some(Line::LateCharge(late_charge)) = line else { continue };
@@ -278,6 +306,8 @@ impl Store {
         self.add_late_charges(&mut sent);
         sent.add_operators(operators);
         sent.add_post_paid(backend!(self, |memory| memory.post_paid(), |redis| redis.store().post_paid()));
+        // First: a settlement in the meantime is charged by both, and not by none.
+        sent.add_reservations(buckets);
         sent.add_buckets(buckets);
         sent.add_receipts(buckets);
         sent
@@ -291,10 +321,11 @@ impl Store {
         });
     }
 
-    /// Returns the permits that this gateway granted locally during its drain and has not charged, or `None`.
+    /// Returns the permits that this gateway granted locally during its drain and has not charged, and the costs of reservations
+    /// that the successor has, or `None`.
     #[doc(hidden)]
     pub fn last_grants(&self) -> Option<SentState> {
-        backend!(self, |_| None, |redis| {
+        backend!(self, |memory| SentState::of_settlements(memory), |redis| {
             let mut sent = SentState::new(redis.store().fallback().buckets(), None);
             self.add_late_charges(&mut sent);
             (!sent.late_charges.is_empty()).then_some(sent)

@@ -7,7 +7,7 @@ use crate::{OnceId, RECEIPT_TTL_MILLIS, ReturnedOnce, TakenOnce};
 use tidegate_limit::calendar::{Calendar, Unit};
 use tidegate_limit::clock::{Clock, ManualClock, SystemClock, Timestamp};
 use tidegate_limit::{Algorithm, Mode, Quota, examples};
-use tidegate_rules::charge::{Charge, ClientId};
+use tidegate_rules::charge::{Charge, ChargeKind, ClientId, OnLost};
 use tidegate_rules::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 
 /// A store whose Redis is unreachable.
@@ -317,4 +317,38 @@ async fn embedded_store_hands_over_ids_and_post_paid_limits() {
     assert_eq!(take(&new, &id("kept", b"x")).await, TakenOnce::Returned);
     clock.advance_millis(1);
     assert!(matches!(take(&new, &id("kept", b"x")).await, TakenOnce::Decided(_)), "it has expired");
+}
+
+/// The predecessor still drains: its requests have reserved permits of the budget.
+#[tokio::test]
+async fn open_reservations_are_settled_by_the_successor() {
+    for (on_lost, is_killed, remaining) in
+        [(OnLost::Charge, false, 85), (OnLost::Charge, true, 35), (OnLost::Refund, true, 100)]
+    {
+        let quota = Quota::new(100, 60_000, Algorithm::TokenBucket).expect("a quota");
+        let limiter = Arc::new(Limiter::new("{a}:l".to_owned(), Mode::PerClient, quota).with_budget(on_lost));
+        let client = clients()[1].clone();
+        let [old, new] = [(); 2].map(|()| Store::memory());
+        let reserve = async |store: &Store, permits| {
+            let kind = ChargeKind::Reserve(store.new_reservation());
+            let charge = Charge { kind, permits, ..charge(&limiter, Some(&client)) };
+            store
+                .take(std::slice::from_ref(&charge))
+                .await
+                .expect("a decision")
+                .granted()
+                .then(|| store.keep(&charge, None))
+        };
+        let open = [reserve(&old, 60).await.expect("granted"), reserve(&old, 5).await.expect("granted")];
+        let sent = old.begin_handover(&OperatorData::default());
+        new.take_over(&read(&sent), std::slice::from_ref(&limiter));
+        assert!(reserve(&new, 36).await.is_none(), "the reservations count");
+        let [large, small] = open;
+        large.settle(10);
+        drop(small);
+        let last = old.last_grants().expect("settlements");
+        new.predecessor_ended(if is_killed { None } else { Some(read(&last)) }.as_ref());
+        let check = Charge { kind: ChargeKind::Check, permits: 0, ..charge(&limiter, Some(&client)) };
+        assert_eq!(new.take(&[check]).await.expect("a decision").decisions[0].remaining, remaining, "{on_lost:?}");
+    }
 }
