@@ -1,5 +1,6 @@
 //! Limits of the tokens that responses of a language model report.
 
+mod late_charges;
 mod leaving;
 mod local;
 mod model;
