@@ -243,9 +243,11 @@ fn algorithms_keep_their_guarantees_and_waits_are_exact() {
 impl Stores {
     /// Runs the same steps on both stores, with changed quotas, clock jumps and undone requests.
     fn decide_alike(&self, subject: &Subject, cases: u32, quotas: impl Strategy<Value = (u64, u64)>) {
-        let [memory, redis] = &self.all[..] else { return };
+        let [_, redis] = &self.all[..] else { return };
         let outcome = config(cases).run(&life(subject, quotas), |(written, steps)| {
-            let name = fresh_name();
+            // With hundreds of buckets, the embedded store removes those that are full. Redis still has them if the clock then goes
+            // back.
+            let (memory, name) = (&replay_memory(), fresh_name());
             let mut now = START;
             let mut granted = Vec::new();
             for (index, step) in steps.iter().enumerate() {
