@@ -41,7 +41,7 @@ mod upstreams;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -52,6 +52,7 @@ use blake3::Hash;
 use http::header::{ETAG, HOST, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::Value;
+use tokio::sync::watch;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -126,24 +127,30 @@ struct Active {
 
 /// Whether this gateway accepts new connections, as reported by `/readyz`.
 #[derive(Clone, Debug)]
-pub(crate) struct Readiness(Arc<AtomicBool>);
+pub(crate) struct Readiness(watch::Sender<bool>);
 
 // === impl Readiness ===
 
 impl Readiness {
     /// Creates a gateway that is ready.
     pub(crate) fn new() -> Self {
-        Self(Arc::new(AtomicBool::new(true)))
+        Self(watch::Sender::new(true))
     }
 
     /// Marks the gateway as draining.
     pub(crate) fn fail(&self) {
-        self.0.store(false, Ordering::SeqCst);
+        self.0.send_replace(false);
     }
 
     /// Returns `true` if the gateway accepts new connections.
     pub(crate) fn is_ready(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
+        *self.0.borrow()
+    }
+
+    /// Waits until the gateway is marked as draining.
+    pub(crate) async fn failed(&self) {
+        // This handle keeps the channel open.
+        _ = self.0.subscribe().wait_for(|is_ready| !is_ready).await;
     }
 }
 

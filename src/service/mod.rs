@@ -21,6 +21,7 @@ mod unit;
 mod xds;
 
 use self::body_memory::BodyMemory;
+use self::grpc::Watches;
 use self::take::Access;
 pub(crate) use self::take::TakeTokens;
 pub(crate) use self::xds::{DomainSink, SentResources, StreamState, run as follow_control_plane};
@@ -40,6 +41,7 @@ struct CallContext {
     layer: RateLimitLayer,
     readiness: Readiness,
     memory: BodyMemory,
+    watches: Watches,
     /// The access to the paths for programs.
     access: Access,
 }
@@ -87,8 +89,8 @@ impl CallContext {
 impl CallServices {
     /// Creates the services of a worker with this layer. `tokens` authorize programs.
     pub(crate) fn new(layer: RateLimitLayer, readiness: Readiness, tokens: TakeTokens) -> Self {
-        let (memory, access) = (BodyMemory::default(), Access::Token(tokens));
-        let context = CallContext { layer, readiness, memory, access };
+        let (memory, watches, access) = (BodyMemory::default(), Watches::default(), Access::Token(tokens));
+        let context = CallContext { layer, readiness, memory, watches, access };
         let calls = context.clone();
         Self { grpc: BoxedService::new(move |request| grpc::respond(calls.clone(), request)), context }
     }

@@ -60,11 +60,14 @@ func run(program string) error {
 	if err := p.accepted(); err != nil {
 		return err
 	}
-	connection, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	connection, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), watched)
 	if err != nil {
 		return err
 	}
 	defer connection.Close()
+	if err := watch(connection); err != nil {
+		return fmt.Errorf("health: %w", err)
+	}
 	if err := describe(connection); err != nil {
 		return fmt.Errorf("reflection: %w", err)
 	}

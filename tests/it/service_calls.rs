@@ -9,6 +9,7 @@ use crate::support::tls_client::TlsClient;
 use crate::support::wire::raw::Raw;
 
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
+const WATCH: &str = "/grpc.health.v1.Health/Watch";
 
 /// Three requests a minute for each user, one for a whole path, and none for the banned.
 const LIMITS: [&str; 2] = [
@@ -122,6 +123,44 @@ async fn health_checks_follow_the_readiness() {
     assert_eq!((check("other").await, service.http_health().await), (Err(5), 200));
     service.running().fail_readiness();
     assert_eq!((check("").await, service.http_health().await), (Ok(2), 500));
+}
+
+#[tokio::test]
+async fn watched_health_changes_with_the_readiness() {
+    let service = TestService::start("memory", &LIMITS);
+    let client = service.client().await;
+    let mut known = client.watch(WATCH, &HealthCheck { service: "ratelimit".to_owned() }).await.expect("a stream");
+    let mut unknown = client.watch(WATCH, &HealthCheck { service: "other".to_owned() }).await.expect("a stream");
+    assert_eq!(known.next::<HealthStatus>().await.status, 1);
+    assert_eq!(unknown.next::<HealthStatus>().await.status, 3);
+    service.running().fail_readiness();
+    assert_eq!(known.next::<HealthStatus>().await.status, 2);
+    assert_eq!((known.ended().await, unknown.ended().await), (14, 14));
+}
+
+#[tokio::test]
+async fn watches_of_a_worker_are_bounded() {
+    let service = TestService::start("memory", &LIMITS);
+    for _ in 0..2 {
+        // Clients that have left have freed their streams.
+        while service.client().await.watch(WATCH, &HealthCheck::default()).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        let (mut clients, mut watches) = (Vec::new(), Vec::new());
+        let refused = 'full: loop {
+            let client = service.client().await;
+            for _ in 0..100 {
+                match client.watch(WATCH, &HealthCheck::default()).await {
+                    Ok(watch) => watches.push(watch),
+                    Err(error) => break 'full error,
+                }
+            }
+            clients.push(client);
+        };
+        assert_eq!(refused, (8, "too many streams watch the status".to_owned()));
+        // There are two workers.
+        assert!((1_000..=2_000).contains(&watches.len()), "{} streams", watches.len());
+    }
 }
 
 #[tokio::test]

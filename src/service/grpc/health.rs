@@ -16,13 +16,27 @@ const SERVICES: [&str; 3] = ["", "ratelimit", "envoy.service.ratelimit.v3.RateLi
 /// Returns the status of the service.
 pub(super) async fn check(context: &CallContext, body: RequestBody) -> Result<HealthCheckResponse, Status> {
     let request = read(context, body).await?;
-    if !SERVICES.contains(&&*request.service) {
+    if !is_known(&request) {
         return Err(Status::NOT_FOUND);
     }
-    Ok(HealthCheckResponse { status: if context.is_serving() { SERVING } else { NOT_SERVING } })
+    Ok(HealthCheckResponse { status: status(context) })
 }
 
-async fn read(context: &CallContext, body: RequestBody) -> Result<HealthCheckRequest, BadCall> {
+/// Returns `true` if a request names a service that this server has.
+pub(super) fn is_known(request: &HealthCheckRequest) -> bool {
+    SERVICES.contains(&&*request.service)
+}
+
+/// Returns the status of all services.
+pub(super) fn status(context: &CallContext) -> i32 {
+    if context.is_serving() { SERVING } else { NOT_SERVING }
+}
+
+/// Reads a request.
+///
+/// # Errors
+/// The body is too long or incomplete, or there is no memory for it.
+pub(super) async fn read(context: &CallContext, body: RequestBody) -> Result<HealthCheckRequest, BadCall> {
     let body = context.memory.read(body).await?;
     Ok(HealthCheckRequest::decode(only_message(&body)?)?)
 }

@@ -1,4 +1,4 @@
-//! Calls over gRPC: `ShouldRateLimit`, health checks of load balancers, and reflection.
+//! Calls over gRPC: `ShouldRateLimit`, health checks of load balancers and clients, and reflection.
 
 mod health;
 mod lists;
@@ -7,6 +7,7 @@ mod reflection;
 mod request;
 mod response;
 mod status;
+mod watch;
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
@@ -14,6 +15,7 @@ use prost::Message;
 
 use self::messages::{RateLimitRequest, RateLimitResponse};
 use self::status::{GRPC_STATUS, Status};
+pub(super) use self::watch::Watches;
 use super::CallContext;
 use super::bad_call::BadCall;
 use super::decide::Pending;
@@ -40,6 +42,7 @@ pub(super) async fn respond(context: CallContext, request: Request<RequestBody>)
     let message = match head.uri.path() {
         SHOULD_RATE_LIMIT => should_rate_limit(&context, &head.headers, body).await.map(|message| frame(&message)),
         grpc_health::CHECK_PATH => health::check(&context, body).await.map(|message| frame(&message)),
+        grpc_health::WATCH_PATH => return watch::respond(context, body).await,
         path if reflection::PATHS.contains(&path) => return reflection::respond(body),
         _ => Err(Status::UNIMPLEMENTED),
     };

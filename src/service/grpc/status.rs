@@ -28,6 +28,12 @@ impl Status {
     /// A health check names a service that is not served.
     pub(super) const NOT_FOUND: Self = Self { code: 5, message: Cow::Borrowed("there is no such service") };
 
+    /// The worker has its greatest number of streams that watch the status.
+    pub(super) const TOO_MANY_WATCHES: Self =
+        Self { code: 8, message: Cow::Borrowed("too many streams watch the status") };
+    /// The gateway drains. The client is to connect to another one.
+    pub(super) const DRAINING: Self = Self { code: 14, message: Cow::Borrowed("the rate limit service drains") };
+
     /// A stream of reflection exceeds a bound.
     pub(super) const QUESTION_TOO_LONG: Self = Self { code: 8, message: Cow::Borrowed("a question is too long") };
     pub(super) const TOO_MANY_QUESTIONS: Self =

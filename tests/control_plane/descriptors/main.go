@@ -23,6 +23,7 @@ import (
 var methods = []protoreflect.FullName{
 	"envoy.service.ratelimit.v3.RateLimitService.ShouldRateLimit",
 	"grpc.health.v1.Health.Check",
+	"grpc.health.v1.Health.Watch",
 	"grpc.reflection.v1.ServerReflection.ServerReflectionInfo",
 	"grpc.reflection.v1alpha.ServerReflection.ServerReflectionInfo",
 }

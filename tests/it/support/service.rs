@@ -304,9 +304,7 @@ impl GrpcClient {
 
     /// Makes a call with one message in each direction.
     pub async fn unary<R: Message + Default>(&self, path: &str, message: &impl Message) -> Result<R, GrpcError> {
-        let message = message.encode_to_vec();
-        let length = u32::try_from(message.len()).expect("a length");
-        let response = self.send(path, [&[0], &length.to_be_bytes()[..], &message].concat()).await?;
+        let response = self.send(path, framed(message)).await?;
         Ok(R::decode(&response[5..]).expect("a message"))
     }
 
@@ -320,6 +318,18 @@ impl GrpcClient {
             (200, &"application/grpc".parse().unwrap())
         );
         GrpcStream { outgoing, incoming: response.into_body(), received: Vec::new() }
+    }
+
+    /// Opens a stream with one message, whose response has many.
+    pub async fn watch(&self, path: &str, message: &impl Message) -> Result<GrpcStream, GrpcError> {
+        let mut requests = soon(self.requests.clone().ready()).await.expect("a usable connection");
+        let (response, mut outgoing) = requests.send_request(self.head(path), false).expect("should send");
+        outgoing.send_data(framed(message).into(), true).expect("should send");
+        let response = soon(response).await.expect("a response");
+        if response.headers().contains_key("grpc-status") {
+            return Err(status(response.headers()));
+        }
+        Ok(GrpcStream { outgoing, incoming: response.into_body(), received: Vec::new() })
     }
 
     /// Sends a body. Returns the body of the response.
@@ -355,11 +365,12 @@ pub struct GrpcStream {
 impl GrpcStream {
     /// Sends a message, and waits for the next one from the service.
     pub async fn ask<R: Message + Default>(&mut self, message: &impl Message) -> R {
-        let message = message.encode_to_vec();
-        let length = u32::try_from(message.len()).expect("a length");
-        self.outgoing
-            .send_data([&[0], &length.to_be_bytes()[..], &message].concat().into(), false)
-            .expect("should send");
+        self.outgoing.send_data(framed(message).into(), false).expect("should send");
+        self.next().await
+    }
+
+    /// Returns the next message.
+    pub async fn next<R: Message + Default>(&mut self) -> R {
         let length = loop {
             if let Some([_, length @ ..]) = self.received.first_chunk::<5>() {
                 let length = 5 + u32::from_be_bytes(*length) as usize;
@@ -378,10 +389,22 @@ impl GrpcStream {
     /// Ends the stream. Returns the status.
     pub async fn end(mut self) -> u16 {
         self.outgoing.send_data(Bytes::new(), true).expect("should send");
+        self.ended().await
+    }
+
+    /// Waits for the end of the response. Returns the status.
+    pub async fn ended(mut self) -> u16 {
         assert!(soon(self.incoming.data()).await.is_none());
         let trailers = soon(self.incoming.trailers()).await.expect("trailers");
         status(&trailers.expect("trailers")).0
     }
+}
+
+/// Returns a message with its prefix.
+fn framed(message: &impl Message) -> Vec<u8> {
+    let message = message.encode_to_vec();
+    let length = u32::try_from(message.len()).expect("a length");
+    [&[0], &length.to_be_bytes()[..], &message].concat()
 }
 
 fn status(fields: &HeaderMap) -> GrpcError {
