@@ -57,7 +57,7 @@ class Contestant:
     this field. With `http2`, the load is h2load instead of wrk. With `tls`, the requests are sent over TLS. With
     `handshakes_only`, the load is TLS handshakes without requests. With `large`, requests or responses have larger
     bodies. With `new_connections`, each request has its own connection. `fields` are header fields of each request. With
-    `post`, requests have this body, and responses any length."""
+    `post`, requests have this body, and responses any length. `connections` replaces the usual number of connections."""
 
     name: str
     packages: tuple[str, ...]
@@ -73,6 +73,7 @@ class Contestant:
     target: str = "/"
     fields: tuple[tuple[str, str], ...] = ()
     post: str = ""
+    connections: int | None = None
 
     @property
     def path(self) -> str:

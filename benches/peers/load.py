@@ -65,7 +65,7 @@ def load(tools: Tools, contestant: Contestant, running: Running, seconds: float)
 
 
 def wrk(tools: Tools, contestant: Contestant, port: int, seconds: float) -> dict[str, int]:
-    connections = contestant.large.connections if contestant.large else CONNECTIONS
+    connections = contestant.connections or (contestant.large.connections if contestant.large else CONNECTIONS)
     command: Command = [tools.wrk, "-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "--timeout", TIMEOUT]
     for name, value in contestant.fields:
         command += ["-H", f"{name}: {value}"]

@@ -39,9 +39,9 @@ class Process:
                 start_new_session=True,
             )
 
-    def wait_for(self, port: int, address: str = "127.0.0.1") -> None:
-        """Waits until a program listens on `port` of an address of the loopback interface."""
-        end = time.monotonic() + START_SECONDS
+    def wait_for(self, port: int, address: str = "127.0.0.1", seconds: float = START_SECONDS) -> None:
+        """Waits until a program listens on `port` of an address of the loopback interface, for at most `seconds`."""
+        end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self.popen.poll() is not None:
                 raise MeasurementError(f"{self.name} exited with {self.popen.returncode}: {self.last_output()}")

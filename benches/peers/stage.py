@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Iterator
 
 from install import Tools
-from process import Command, MeasurementError, Process, free_port
+from process import START_SECONDS, Command, MeasurementError, Process, free_port
 from tls import make_certificate
 
 CONFIG = Path(__file__).resolve().parent / "config"
@@ -64,11 +64,18 @@ class Stage:
         path.write_text(text)
         return path
 
-    def start(self, name: str, command: Command, port: int, env: dict[str, str] | None = None) -> Process:
-        """Starts a program, and waits until it listens on `port`."""
+    def start(
+        self,
+        name: str,
+        command: Command,
+        port: int,
+        env: dict[str, str] | None = None,
+        seconds: float = START_SECONDS,
+    ) -> Process:
+        """Starts a program, and waits until it listens on `port`, for at most `seconds`."""
         process = Process(name, command, self.folder / f"{len(self.processes)}-{name}.log", env)
         self.processes.append(process)
-        process.wait_for(port)
+        process.wait_for(port, seconds=seconds)
         return process
 
     @contextmanager
