@@ -1,10 +1,14 @@
 //! Limits of the tokens that responses of a language model report.
 
+mod checked;
+mod kills;
 mod late_charges;
 mod leaving;
 mod local;
+mod midnight;
 mod model;
 mod operators;
+mod outages;
 mod reload;
 
 use std::sync::Arc;

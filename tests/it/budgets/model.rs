@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use crate::support::wire::upstream::{Origin, OriginConnection};
 
 /// The model. A request selects its response by members of the body: `tokens` of output, `status`, `silent` for no usage, and
-/// `held` for a stream whose events wait until the test [releases](Model::release) them.
+/// `held` for a stream whose events wait until the test [releases](Model::release) them, or for another response that waits so.
 pub struct Model {
     pub origin: Origin,
     counts: Arc<Counts>,
@@ -56,7 +56,7 @@ impl Model {
         self.counts.sent.load(Ordering::SeqCst)
     }
 
-    /// Returns the number of streams that have begun.
+    /// Returns the number of streams that have begun, and of other responses that were held.
     pub fn streams(&self) -> u64 {
         self.counts.streams.load(Ordering::SeqCst)
     }
@@ -66,7 +66,7 @@ impl Model {
         self.counts.released.forget_permits(usize::MAX);
     }
 
-    /// Sends this many of the events that are held.
+    /// Sends this many of the events and responses that are held.
     pub fn release(&self, events: u64) {
         self.counts.released.add_permits(events.try_into().expect("a number"));
     }
@@ -87,6 +87,10 @@ async fn respond(connection: &mut OriginConnection, body: &Value, counts: &Count
     }
     if body["stream"] == true {
         return stream(connection, body, &usage, counts).await;
+    }
+    if body["held"] == true {
+        counts.streams.fetch_add(1, Ordering::SeqCst);
+        counts.released.acquire().await.expect("it stays open").forget();
     }
     let answer = match (status, &body["silent"]) {
         (200, Value::Bool(true)) => json!({ "choices": [] }),
