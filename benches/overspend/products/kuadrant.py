@@ -13,7 +13,7 @@ AMOUNT, MAX_FRACTION = 5_000, 0.5
 
 @dataclass
 class FlatReservation:
-    """A request reserves a fixed amount, whatever it can cost. At its end, its tokens are counted."""
+    """A request reserves a fixed amount. At its end, its tokens are counted."""
 
     budget: int
     used: int = 0
@@ -42,8 +42,8 @@ PRODUCTS = [
     Product(
         name="Kuadrant, reservations",
         how="simulated",
-        law=f"The draft of its RFC 0021: each request reserves {AMOUNT:,} tokens, but at most half of the limit, whatever it can "
-        "cost. Its tokens are counted after the response, also above the reservation. A reservation ends after 60 s, which no "
+        law=f"The draft of its RFC 0021: each request reserves {AMOUNT:,} tokens, but at most half of the limit, independent of "
+        "its cost. Its tokens are counted after the response, also above the reservation. A reservation ends after 60 s, which no "
         "request takes here.",
         simulate=FlatReservation,
     ),
