@@ -4,6 +4,7 @@
 //! fuzzer.
 
 mod address;
+mod bodies;
 mod bucket;
 mod call;
 mod client;
@@ -11,9 +12,15 @@ mod convert;
 mod messages;
 mod paths;
 mod proxy;
+#[path = "../../crates/usage/src/reader/tests/reference.rs"]
+mod reference;
 mod take;
+mod usage;
+
+use tidegate_usage::{Api, Usage};
 
 pub use address::address;
+pub use bodies::bodies;
 pub use bucket::bucket;
 pub use call::call;
 pub use client::client;
@@ -22,12 +29,13 @@ pub use messages::{chunks, request, response};
 pub use paths::path;
 pub use proxy::proxy;
 pub use take::take;
+pub use usage::usage;
 
 /// A fuzz target.
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 14] = [
     ("request", request),
     ("response", response),
     ("chunks", chunks),
@@ -37,6 +45,8 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("proxy", proxy),
     ("call", call),
     ("take", take),
+    ("bodies", bodies),
+    ("usage", usage),
     ("rules", rules),
     ("convert", convert),
     ("bucket", bucket),

@@ -1,10 +1,21 @@
 //! Responses in the shapes that the APIs send, in pieces that end anywhere.
 
+mod reference;
+
 use super::UsageReader;
 use crate::{Api, Count, Format, Usage};
 
 const EVENTS: &str = "text/event-stream; charset=utf-8";
 const JSON: &str = "application/json";
+
+/// Reads a body of an API as [`read`] does. The reference finds the same, unless the body ends early.
+fn read_api(api: Api, content_type: &str, body: &[u8]) -> (Option<Usage>, u64) {
+    let found = read(&api.format(), content_type, body);
+    let media_type = content_type.split(';').next().unwrap_or_default();
+    let expected = reference::read(api, media_type, body);
+    assert_eq!(expected.unwrap_or((None, found.1)), found, "{}", String::from_utf8_lossy(body));
+    found
+}
 
 /// Reads a body whole, byte by byte, and in two pieces at each place. All give the same usage and the same text.
 fn read(format: &Format, content_type: &str, body: &[u8]) -> (Option<Usage>, u64) {
@@ -23,7 +34,7 @@ fn read(format: &Format, content_type: &str, body: &[u8]) -> (Option<Usage>, u64
 }
 
 fn usage_of(api: Api, content_type: &str, body: &str) -> Option<Usage> {
-    read(&api.format(), content_type, body.as_bytes()).0
+    read_api(api, content_type, body.as_bytes()).0
 }
 
 fn tokens(input: u64, cached_input: u64, cache_write: u64, output: u64) -> Option<Usage> {
@@ -58,7 +69,7 @@ fn openai_stream_reports_usage_in_its_last_event() {
         data: {\"choices\":[{\"delta\":{\"content\":\"h\\u00e9llo\"}}],\"usage\":null}\r\n\r\n: comment\n\n\
         data: {\"choices\":[],\"usage\":\ndata: {\"prompt_tokens\":5,\"completion_tokens\":2,\"total_tokens\":7}}\n\n\
         data: [DONE]\n\n";
-    assert_eq!(read(&Api::OpenAi.format(), EVENTS, body.as_bytes()), (tokens(5, 0, 0, 2), 9 + 6));
+    assert_eq!(read_api(Api::OpenAi, EVENTS, body.as_bytes()), (tokens(5, 0, 0, 2), 9 + 6));
 }
 
 #[test]
@@ -88,7 +99,7 @@ fn openai_responses_report_usage_however_they_end() {
              \"response\":{{\"usage\":{{\"input_tokens\":9,\"input_tokens_details\":{{\"cached_tokens\":4}},\
              \"output_tokens\":3,\"total_tokens\":12}}}}}}\n\n"
         );
-        assert_eq!(read(&Api::OpenAiResponses.format(), EVENTS, body.as_bytes()), (tokens(5, 4, 0, 3), 2));
+        assert_eq!(read_api(Api::OpenAiResponses, EVENTS, body.as_bytes()), (tokens(5, 4, 0, 3), 2));
     }
     let failed = "data: {\"type\":\"response.failed\",\"response\":{\"usage\":null}}\n\n";
     assert_eq!(usage_of(Api::OpenAiResponses, EVENTS, failed), None);
@@ -108,7 +119,7 @@ fn anthropic_stream_reports_cumulative_counts() {
         event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"hello\"}}\n\n\
         event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{},\"usage\":{\"output_tokens\":15}}\n\n\
         event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{},\"usage\":{\"input_tokens\":10,\"output_tokens\":25}}\n\n";
-    assert_eq!(read(&Api::Anthropic.format(), EVENTS, body.as_bytes()), (tokens(10, 50, 0, 25), 5));
+    assert_eq!(read_api(Api::Anthropic, EVENTS, body.as_bytes()), (tokens(10, 50, 0, 25), 5));
 }
 
 #[test]
@@ -119,9 +130,9 @@ fn gemini_candidates_exclude_thoughts() {
     assert_eq!(usage_of(Api::Gemini, JSON, &format!("{{{usage}}}")), expected);
     let chunk = r#"{"candidates":[{"content":{"parts":[{"text":"abc"}]}}],"usageMetadata":{"promptTokenCount":20}}"#;
     let array = format!("[{chunk}\n,\r\n{{{usage}}}]");
-    assert_eq!(read(&Api::Gemini.format(), JSON, array.as_bytes()), (expected, 3));
+    assert_eq!(read_api(Api::Gemini, JSON, array.as_bytes()), (expected, 3));
     let events = format!("data: {chunk}\n\ndata: {{{}}}\n\n", usage.replace('\n', ""));
-    assert_eq!(read(&Api::Gemini.format(), EVENTS, events.as_bytes()), (expected, 3));
+    assert_eq!(read_api(Api::Gemini, EVENTS, events.as_bytes()), (expected, 3));
 }
 
 #[test]
@@ -146,9 +157,9 @@ fn bedrock_stream_reports_usage_in_its_metadata() {
     );
     let body = [text, message(b"", ""), metadata].concat();
     let content_type = "application/vnd.amazon.eventstream";
-    assert_eq!(read(&Api::Bedrock.format(), content_type, &body), (tokens(3, 0, 0, 4), 5));
+    assert_eq!(read_api(Api::Bedrock, content_type, &body), (tokens(3, 0, 0, 4), 5));
     let malformed = [vec![0; 12], body].concat();
-    assert_eq!(read(&Api::Bedrock.format(), content_type, &malformed), (None, 0));
+    assert_eq!(read_api(Api::Bedrock, content_type, &malformed), (None, 0));
 }
 
 #[test]
