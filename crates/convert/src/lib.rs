@@ -13,6 +13,7 @@ mod draft;
 mod error;
 mod fields;
 mod format;
+mod guards;
 mod ingress;
 mod kong;
 mod matching;

@@ -19,6 +19,8 @@ pub(crate) struct Route {
     pub(crate) reject: Map,
     /// Other keys, such as `rewrite`, `request_headers`, `timeout` and `respond`.
     pub(crate) more: Map,
+    /// Why a route with an upstream responds with 403 instead: the protection of the source that is lost.
+    pub(crate) closed: Option<String>,
     pub(crate) place: Option<Place>,
 }
 
@@ -31,14 +33,45 @@ pub(crate) enum LimitUse {
     Own(Box<Limit>),
 }
 
+/// The keys that only a route with an upstream has.
+const OF_UPSTREAMS: [&str; 5] = ["rewrite", "request_headers", "timeout", "compression", "upgrades"];
+
 impl Route {
+    /// Closes the route, because a setting that protects it is lost. The first setting counts.
+    pub(crate) fn close(&mut self, setting: impl Into<String>) {
+        self.closed.get_or_insert(setting.into());
+    }
+
+    /// Returns `true` if the route responds with this status.
+    pub(crate) fn responds_with(&self, status: u64) -> bool {
+        matches!(self.more.get("respond"), Some(Value::Map(respond)) if respond.get("status") == Some(&status.into()))
+    }
+
+    /// Returns the keys of the action: the upstream, or a response with 403 and the upstream as a comment.
+    fn action(&self) -> Map {
+        let (closed, Some(upstream)) = (&self.closed, &self.upstream) else { return self.more.clone() };
+        let mut action = Map::of([("upstream", upstream.as_str().into())]);
+        action.extend(self.more.clone());
+        let Some(setting) = closed else { return action };
+        for (key, value) in &mut action.entries {
+            if key == "upstream" || OF_UPSTREAMS.contains(&key.as_str()) {
+                let open = std::mem::replace(value, Value::Flag(false));
+                *value = Value::Disabled(Box::new(open));
+            }
+        }
+        let mut respond = Map::of([("status", Value::Number(403))]);
+        respond.comment = Some(format!("closed: {setting} is lost. To open, write `require` instead of this line"));
+        let mut map = Map::of([("respond", respond.into())]);
+        map.extend(action);
+        map
+    }
+
     /// Returns the map of the route.
     pub(super) fn map(&self) -> Map {
         let mut map = Map::of([("name", self.name.as_str().into())]);
         map.comment = self.place.as_ref().map(Place::to_string);
         map.set("match", self.matches.map());
-        map.set_some("upstream", self.upstream.as_deref());
-        map.extend(self.more.clone());
+        map.extend(self.action());
         for (key, part) in [("reject", &self.reject), ("concurrency", &self.concurrency)] {
             map.set_some(key, (!part.is_empty()).then(|| part.clone()));
         }

@@ -9,6 +9,8 @@ pub(crate) enum Value {
     Flag(bool),
     List(Vec<Value>),
     Map(Map),
+    /// An entry that is only written as a comment.
+    Disabled(Box<Value>),
 }
 
 /// A map of the rule file. Keys keep their order.

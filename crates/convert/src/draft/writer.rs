@@ -40,6 +40,9 @@ fn is_block(value: &Value) -> bool {
 
 /// Returns the lines of an entry of a map.
 fn entry(name: &str, value: &Value, indent: usize) -> Vec<String> {
+    if let Value::Disabled(value) = value {
+        return entry(name, value, indent + 2).into_iter().map(|line| format!("# {line}")).collect();
+    }
     let key = key(name);
     match flow_line(value, MAX_WIDTH.saturating_sub(indent + key.len() + 2)) {
         Some(line) => vec![format!("{key}: {line}")],
@@ -112,7 +115,7 @@ fn depth(value: &Value) -> usize {
 }
 
 fn has_inner_comment(value: &Value) -> bool {
-    let commented = |value: &Value| matches!(value, Value::Map(Map { comment: Some(_), .. }));
+    let commented = |value: &Value| matches!(value, Value::Map(Map { comment: Some(_), .. }) | Value::Disabled(_));
     match value {
         Value::List(items) => items.iter().any(commented),
         Value::Map(map) => map.entries.iter().any(|(_, value)| commented(value)),
@@ -138,6 +141,7 @@ fn flow(value: &Value) -> String {
         Value::Number(number) => number.to_string(),
         Value::Flag(flag) => flag.to_string(),
         Value::List(items) => format!("[{}]", list(items.iter().map(flow).collect())),
+        Value::Disabled(value) => flow(value),
         Value::Map(map) if map.is_empty() => "{}".to_owned(),
         Value::Map(map) => {
             let pairs = map.entries.iter().map(|(name, value)| format!("{}: {}", key(name), flow(value)));
@@ -230,6 +234,15 @@ mod tests {
             "      - { name: per-ip, rate: 5, interval: 1m } # nginx.conf:7",
             "",
         ];
+        assert_eq!(write(&file), lines.join("\n"));
+    }
+
+    #[test]
+    fn disabled_entries_are_comments() {
+        let open = map([("a", map([("b", "x\ny".into())]).into())]);
+        let route = map([("name", "all".into()), ("rewrite", Value::Disabled(Box::new(open.into())))]);
+        let file = map([("routes", vec![route.into()].into())]);
+        let lines = ["routes:", "  - name: all", "    # rewrite: { a: { b: \"x\\ny\" } }", ""];
         assert_eq!(write(&file), lines.join("\n"));
     }
 

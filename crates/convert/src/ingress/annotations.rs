@@ -96,8 +96,13 @@ impl Conversion<'_> {
             let place = ingress.resource.place(entry.line);
             if !self.notes.has(&place, setting(entry)) {
                 let reason = match name {
-                    _ if name.starts_with("auth-") => "no authentication: the route admits all clients",
-                    _ if name.ends_with("-snippet") => "directives of nginx are not converted",
+                    "auth-url" | "auth-type" | "auth-secret" | "auth-tls-secret" => {
+                        "its routes respond with 403, until you write `require`"
+                    }
+                    _ if name.starts_with("auth-") => "a part of the authentication, which is lost",
+                    _ if name.ends_with("-snippet") => {
+                        "directives of nginx are not converted; if they can reject requests, the routes respond with 403"
+                    }
                     _ if name.contains("modsecurity") => "there is no web application firewall",
                     _ => "not supported",
                 };

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::Conversion;
 use super::annotations::setting;
 use super::manifest::Resource;
+use super::{Conversion, guards};
 use crate::draft::value::Map;
 use crate::nginx::client::network;
 use crate::nginx::values::units;
@@ -50,6 +50,8 @@ pub(super) struct Defaults {
     pub(super) redirects: bool,
     pub(super) forces_redirects: bool,
     pub(super) has_proxy_protocol: bool,
+    /// The names of settings that reject requests to all Ingresses, and their texts for comments.
+    pub(super) guards: Vec<(String, String)>,
 }
 
 /// Which peers the controller trusts.
@@ -72,6 +74,7 @@ impl Default for Defaults {
             redirects: true,
             forces_redirects: false,
             has_proxy_protocol: false,
+            guards: Vec::new(),
         }
     }
 }
@@ -92,6 +95,10 @@ impl Conversion<'_> {
                     has_networks: text("proxy-real-ip-cidr").is_some(),
                 };
                 for entry in entries {
+                    if guards::protects_all(entry) {
+                        let shown = format!("`{}` ({})", entry.key, map.place(entry.line));
+                        self.defaults.guards.push((entry.key.clone(), shown));
+                    }
                     let (verdict, reason) = self.config_entry(entry, trust);
                     let is_other = OTHERS.iter().any(|other| entry.key.starts_with(other));
                     if verdict != Verdict::Lost || !is_other {
@@ -125,6 +132,9 @@ impl Conversion<'_> {
             "proxy-real-ip-cidr" => return self.trusted(text, trust.forwards),
             "use-http2" | "http2" | "keep-alive" | "upstream-keepalive-connections" => Some(""),
             "ssl-protocols" => Some("TLS 1.2 and 1.3"),
+            _ if guards::protects_all(entry) => {
+                return (Verdict::Lost, "the routes that it protects respond with 403");
+            }
             _ => None,
         };
         found.map_or((Verdict::Lost, "not supported"), |reason| (Verdict::Same, reason))

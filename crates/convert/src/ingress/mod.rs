@@ -8,6 +8,7 @@ mod backend;
 mod canary;
 mod config_map;
 mod cors;
+mod guards;
 mod limits;
 mod manifest;
 mod order;

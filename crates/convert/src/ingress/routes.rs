@@ -107,6 +107,9 @@ impl Conversion<'_> {
         }
         let mut route = Route { matches, upstream, more, ..Route::default() };
         limits.set(&mut route, self.defaults.limit_status);
+        if let Some(setting) = self.lost_guard(item.ingress) {
+            route.close(setting);
+        }
         let is_added = self.push(item, &item.ingress.name, route);
         let (place, setting) = (item.ingress.resource.place(item.rule.line), format!("path: {}", item.rule.path));
         match (is_added, item.paths.is_exact) {

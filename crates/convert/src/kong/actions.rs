@@ -1,5 +1,6 @@
 //! Other plugins of routes: those with a counterpart in the rule file.
 
+use super::guards;
 use super::limiters::LIMITERS;
 use super::limits::is_field;
 use super::model::{Model, Plugin};
@@ -7,6 +8,7 @@ use super::plugins::{Sender, applying};
 use crate::draft::Route;
 use crate::draft::value::{Map, Value};
 use crate::fields::setting;
+use crate::guards::is_protective;
 use crate::report::Report;
 use crate::tree::Node;
 
@@ -63,6 +65,7 @@ pub(super) fn report(model: &Model<'_>, report: &mut Report) {
             TERMINATION => respond(plugin).map(|_| "`respond`"),
             SIZE => max_body(plugin).map(|_| "`max_body`"),
             CORS => cors(plugin).map(|_| "`cors`"),
+            guards::ADDRESSES => guards::denied(plugin).map(|_| "routes above that respond with 403"),
             _ => None,
         };
         match found.filter(|_| is_of_all) {
@@ -79,21 +82,22 @@ pub(super) fn report(model: &Model<'_>, report: &mut Report) {
 fn hint(name: &str) -> &'static str {
     match name {
         "jwt" | "openid-connect" | "oauth2" | "oauth2-introspection" => {
-            "requests are NOT authenticated: configure `identities.jwt`, and `require: jwt`"
+            "its routes respond with 403: configure `identities.jwt`, and write `require: jwt`"
         }
         "basic-auth" | "ldap-auth" | "ldap-auth-advanced" => {
-            "requests are NOT authenticated: configure `identities.basic`, and `require: basic`"
+            "its routes respond with 403: configure `identities.basic`, and write `require: basic`"
         }
         "hmac-auth" | "session" | "mtls-auth" | "key-auth-enc" | "acl" | "opa" => {
-            "requests are NOT authenticated: see `require`"
+            "its routes respond with 403, until you write `require`"
         }
-        "ip-restriction" => "addresses are NOT restricted: add a route with `match.clients` and `respond` above",
+        "ip-restriction" => "its routes respond with 403: add a route with `match.clients` and `respond` above",
         "bot-detection" => "add a route with `match.headers` and `respond` above",
         "request-transformer" | "request-transformer-advanced" => "see `request_headers` and `rewrite` of a route",
         "response-transformer" | "response-transformer-advanced" => "see `response_headers` of a route",
         "correlation-id" => "see `requests.request_id`",
         "response-ratelimiting" => "see `charge_on` and `permits` of a limit",
         "request-termination" | "cors" | "request-size-limiting" => "a setting has no form in the rule file",
+        _ if is_protective(name) => "its routes respond with 403: the rule file has no such plugin",
         _ => "the rule file has no such plugin",
     }
 }
@@ -103,6 +107,7 @@ fn report_settings(plugin: &Plugin<'_>, report: &mut Report) {
     let mut fields = plugin.settings();
     let read: &[&str] = match plugin.name {
         TERMINATION => &["status_code", "message", "body", "content_type"],
+        guards::ADDRESSES => &["allow", "deny", "whitelist", "blacklist", "status", "message"],
         SIZE => &["allowed_payload_size", "size_unit", "require_content_length"],
         _ => &["origins", "methods", "headers", "exposed_headers", "credentials", "max_age"],
     };

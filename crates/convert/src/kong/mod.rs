@@ -2,11 +2,12 @@
 //!
 //! `model` collects the entities of all files. `plugins` finds the plugin of each name that applies to a route, `limiters`,
 //! `limits` and `advanced` read the limits of plugins, `keys` the consumers, `services` and `groups` the servers, `matches` the
-//! conditions of routes, and `routes` writes the routes in the order in which Kong tries them.
+//! conditions of routes, `guards` their protection, and `routes` writes the routes in the order in which Kong tries them.
 
 mod actions;
 mod advanced;
 mod groups;
+mod guards;
 mod keys;
 mod limiters;
 mod limits;

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::guards::Guards;
 use super::keys::Keys;
 use super::limiters::{LIMITERS, Plans};
 use super::matches::{Conditions, Order, Path, rewrite};
@@ -65,7 +66,7 @@ pub(super) fn convert(
             found.push((position, conditions));
         }
     }
-    let senders = senders(model);
+    let (senders, guards) = (senders(model), Guards::of(model));
     let blocks = blocks(&found);
     if blocks.len().saturating_mul(senders.len()) > MAX_CHECKS {
         return Err(ConvertError::Bound(format!(
@@ -75,8 +76,10 @@ pub(super) fn convert(
     let mut planned = Vec::new();
     for block in blocks {
         let conditions = &found[block.conditions].1;
-        let base = base_route(model, servers, &block, conditions, draft);
+        let mut base = base_route(model, servers, &block, conditions, draft);
         let auth = keys.auth(model, block.route);
+        let above = guards.apply(model, block.route, matches!(auth, Auth::Keys { .. }), &mut base);
+        planned.extend(above.into_iter().map(|route| Planned { route, uses: Vec::new() }));
         add_variants(model, keys, plans, (&block, auth, &senders), &base, &mut planned);
         if planned.len() > MAX_ROUTES {
             return Err(ConvertError::Bound(format!("the rule file would have more than {MAX_ROUTES} routes")));

@@ -1,5 +1,6 @@
 //! The findings about directives: one for each directive.
 
+use super::guards::is_authentication;
 use super::settings::{self, Kind};
 use super::syntax::Directive;
 use crate::report::{self, Report, Verdict};
@@ -38,6 +39,11 @@ impl Notes {
         self.found.has(&directive.place, setting(directive))
     }
 
+    /// Returns `true` if the directive is lost so far.
+    pub(super) fn is_lost(&self, directive: &Directive) -> bool {
+        self.found.verdict(&directive.place, setting(directive)) == Some(Verdict::Lost)
+    }
+
     /// Adds the directives without a finding. `context` is the block that contains them.
     pub(super) fn add_others(&mut self, directives: &[Directive], context: &str) {
         for directive in directives {
@@ -47,7 +53,7 @@ impl Notes {
                     Kind::Other => {}
                     _ if context == "if" => self.lost(directive, "settings within `if` are not supported"),
                     Kind::Unsupported if is_authentication(directive) => {
-                        self.lost(directive, "requests are NOT authenticated: see `require` of a route");
+                        self.lost(directive, "its routes respond with 403, until you write `require`");
                     }
                     Kind::Unsupported => self.lost(directive, "not supported"),
                     Kind::Neutral => self.same(directive, "the gateway needs no such setting"),
@@ -102,9 +108,4 @@ fn setting(directive: &Directive) -> String {
         }
     }
     setting
-}
-
-/// Returns `true` if the directive enables an authentication.
-fn is_authentication(directive: &Directive) -> bool {
-    matches!(directive.name(), "auth_basic" | "auth_jwt" | "auth_request") && directive.arg(0) != Some("off")
 }

@@ -177,7 +177,12 @@ impl Part {
             }),
             Self::Concurrency => route.concurrency = Map::default(),
             Self::Reject => route.reject = Map::default(),
-            Self::Key(key) => route.more.entries.retain(|(name, _)| name != key),
+            Self::Key(key) => {
+                route.more.entries.retain(|(name, _)| name != key);
+                if key == "require" {
+                    route.close("`require`");
+                }
+            }
         }
         route
     }

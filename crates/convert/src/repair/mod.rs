@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use self::check::{Fault, faults};
 use self::item::{Owner, Owners};
 use crate::draft::value::Map;
-use crate::draft::{Draft, LimitUse, Listen, Upstream};
+use crate::draft::{Draft, LimitUse, Listen, Route, Upstream};
 use crate::report::{Place, Report};
 
 /// The most rounds over all errors. Leaving out an item can show further errors, such as a missing name.
@@ -119,9 +119,22 @@ fn correct_route(draft: &mut Draft, number: usize, fault: &Fault, checks: &mut u
             }
         }
         None => {
-            draft.routes.remove(number);
+            let removed = draft.routes.remove(number);
             lost(report, place.as_ref(), &format!("route {name}"), fault);
+            if removed.responds_with(403) {
+                close_behind(draft, &removed, number);
+            }
         }
+    }
+}
+
+/// Closes the routes with the paths of a rejecting route that was left out.
+fn close_behind(draft: &mut Draft, removed: &Route, number: usize) {
+    let is_behind = |route: &&mut Route| {
+        route.matches.paths == removed.matches.paths && route.matches.hosts == removed.matches.hosts
+    };
+    for route in draft.routes.iter_mut().skip(number).filter(is_behind) {
+        route.close(format!("the route {}", removed.name));
     }
 }
 

@@ -25,6 +25,11 @@ impl Notes {
         self.found.contains_key(&(place.clone(), setting))
     }
 
+    /// Returns the verdict about the setting so far.
+    pub(crate) fn verdict(&self, place: &Place, setting: String) -> Option<Verdict> {
+        self.found.get(&(place.clone(), setting)).map(|(verdict, _)| *verdict)
+    }
+
     /// Moves the findings to the report.
     pub(crate) fn finish(self, report: &mut Report) {
         for ((place, setting), (verdict, reason)) in self.found {

@@ -42,6 +42,8 @@ struct Resource {
     is_closed: bool,
     /// Whether the name is an API group.
     is_group: bool,
+    /// The lost rule that rejects requests, for comments.
+    guard: Option<String>,
 }
 
 // === impl Resources ===
@@ -78,7 +80,13 @@ impl<'n> Resources<'n> {
                 report.lost(&rule.place(), format!("{}: DegradeRule", rule.resource()), reason);
             }
             Kind::Authority => {
-                let reason = "requests are NOT restricted: the origin of a request is found by Java code";
+                let name = rule.resource();
+                if conditions(name).is_some() {
+                    let resource = self.resources.entry(name).or_insert_with(|| Resource::new(rule.place()));
+                    resource.guard.get_or_insert(format!("`AuthorityRule` ({})", rule.place()));
+                }
+                let reason =
+                    "Java code finds the origin of a request; if the resource is a path, its route responds with 403";
                 report.lost(&rule.place(), format!("{}: AuthorityRule", rule.resource()), reason);
             }
             Kind::System => report_system(rule, report),
@@ -268,7 +276,7 @@ fn report_system(rule: &Rule<'_>, report: &mut Report) {
 
 impl Resource {
     fn new(place: Place) -> Self {
-        Self { place, limits: Vec::new(), concurrency: Map::default(), is_closed: false, is_group: false }
+        Self { place, limits: Vec::new(), concurrency: Map::default(), is_closed: false, is_group: false, guard: None }
     }
 
     fn add_concurrency(&mut self, rule: &Rule<'_>, threshold: Threshold, report: &mut Report) {
@@ -307,6 +315,7 @@ impl Resource {
             let name = if many { format!("flow-{number}") } else { "flow".to_owned() };
             route.limits.push(LimitUse::Own(Box::new(Limit { name, ..limit })));
         }
+        route.closed = self.guard;
         route
     }
 

@@ -3,6 +3,7 @@
 use super::parts::Part;
 use crate::draft::Route;
 use crate::draft::value::{Map, Value};
+use crate::guards::is_protective;
 use crate::matching;
 use crate::report::{Report, Verdict};
 use crate::variables;
@@ -58,7 +59,10 @@ pub(super) fn apply(part: &Part<'_>, route: &mut Route) -> Option<Outcome> {
         "circuitbreaker" | "hystrix" | "springcloudcircuitbreakerfilterfactory" => {
             lost("see `eject` and `timeouts` of the upstream; there is no fallback")
         }
-        "tokenrelay" | "jwtvalidation" => lost("requests are NOT authenticated: see `require` of a route"),
+        name if is_protective(name) => {
+            route.close(format!("`{}` ({})", part.name, part.place));
+            lost("its routes respond with 403, until you write `require`")
+        }
         "deduperesponseheader" | "savesession" | "secureheaders" | "maprequestheader" => {
             lost("the rule file has no such filter")
         }

@@ -23,6 +23,11 @@ impl<'n> Properties<'n> {
         find(self.root, key)
     }
 
+    /// Returns an entry with this key, or below it.
+    pub(super) fn find_below(&self, key: &str) -> Option<&'n Entry> {
+        search(self.root, key, true)
+    }
+
     /// Returns the place of an entry.
     pub(super) fn place(&self, entry: &Entry) -> Place {
         self.text.place(entry.line)
@@ -31,10 +36,18 @@ impl<'n> Properties<'n> {
 
 /// Returns the entry with a key below a value.
 pub(super) fn find<'n>(node: &'n Node, key: &str) -> Option<&'n Entry> {
+    search(node, key, false)
+}
+
+/// Returns an entry whose key starts with the words of `key`. Set `is_start` to `false` for equal keys only.
+fn search<'n>(node: &'n Node, key: &str, is_start: bool) -> Option<&'n Entry> {
     node.entries().iter().rev().find_map(|entry| {
         let mut rest = Some(key);
         // A name in a map can contain dots.
         for part in entry.key.split('.') {
+            if is_start && rest.is_none() {
+                break;
+            }
             let (first, tail) = rest?.split_once('.').map_or((rest?, None), |(first, tail)| (first, Some(tail)));
             if !Spelling::Relaxed.is_equal(part, first) {
                 return None;
@@ -43,7 +56,7 @@ pub(super) fn find<'n>(node: &'n Node, key: &str) -> Option<&'n Entry> {
         }
         match rest {
             None => Some(entry).filter(|entry| !entry.value.is_null()),
-            Some(rest) => find(&entry.value, rest),
+            Some(rest) => search(&entry.value, rest, is_start),
         }
     })
 }

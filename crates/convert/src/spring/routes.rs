@@ -28,6 +28,8 @@ struct Common<'n> {
     filters: Vec<Part<'n>>,
     timeouts: Map,
     cors: Option<Map>,
+    /// The settings of Spring Security, for comments.
+    security: Option<String>,
 }
 
 /// The state of the conversion.
@@ -120,6 +122,9 @@ impl<'n> Source<'n> {
             let is_first = !std::mem::replace(&mut state.has_common_limit, true);
             let mut unused = Report::default();
             add_limit(part, &id, documents, &mut route, if is_first { report } else { &mut unused });
+        }
+        if let Some(setting) = &common.security {
+            route.close(setting.as_str());
         }
         filters::finish(&mut route);
         draft.clients.ipv6_prefix = Some(128);
@@ -231,8 +236,9 @@ fn target(uri: &str) -> Option<(String, bool)> {
 
 impl<'n> Common<'n> {
     fn read(documents: &[Properties<'n>], report: &mut Report) -> Self {
-        let mut common = Self { filters: Vec::new(), timeouts: Map::default(), cors: None };
+        let mut common = Self { filters: Vec::new(), timeouts: Map::default(), cors: None, security: None };
         for properties in documents {
+            common.read_security(properties, report);
             for prefix in PREFIXES {
                 let list = properties.find(&format!("{prefix}.default-filters"));
                 common.filters.extend(Part::list(properties.text, list.map(|entry| &entry.value)));
@@ -247,6 +253,17 @@ impl<'n> Common<'n> {
             }
         }
         common
+    }
+
+    /// Reads settings of Spring Security, which authenticates all requests unless its Java code says otherwise.
+    fn read_security(&mut self, properties: &Properties<'n>, report: &mut Report) {
+        for key in ["oauth2.resourceserver", "oauth2.client.registration", "user"] {
+            let Some(entry) = properties.find_below(&format!("spring.security.{key}")) else { continue };
+            let place = properties.place(entry);
+            let reason = "all routes respond with 403, until you write `require`: see identities.md";
+            report.lost(&place, format!("spring.security.{key}"), reason);
+            self.security.get_or_insert(format!("`spring.security.{key}` ({place})"));
+        }
     }
 
     fn read_cors(&mut self, properties: &Properties<'n>, prefix: &str, report: &mut Report) {

@@ -22,6 +22,8 @@ pub(super) enum Effect {
     ResponseHeaders(Map),
     /// A key of a route, with its value.
     Key(&'static str, Value),
+    /// A lost protection, for comments.
+    Close(String),
     /// The networks of the only clients that are admitted.
     Allow(Vec<IpNet>),
     /// Requests over HTTP are redirected to this status.
@@ -46,6 +48,7 @@ impl Effect {
             Self::Key("require", _) => "`require.service`",
             Self::Key("max_body", _) => "`max_body`",
             Self::Key(..) => "`compression`",
+            Self::Close(_) => "`respond`",
             Self::Allow(_) => "a route above with `match.not.clients`",
             Self::ToHttps { .. } => "a route above with `redirect`",
         }
@@ -64,6 +67,7 @@ impl Effect {
             Self::RequestHeaders(changes) => merge(route, "request_headers", changes),
             Self::ResponseHeaders(changes) => merge(route, "response_headers", changes),
             Self::Key(key, value) => route.more.set(key, value.clone()),
+            Self::Close(setting) => route.close(setting.as_str()),
             Self::Allow(networks) => {
                 let mut above = Route { name: format!("{}.denied", route.name), ..copy(route) };
                 above.matches.not.push(Match { clients: networks.clone(), ..Match::default() });

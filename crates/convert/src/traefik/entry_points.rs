@@ -7,7 +7,7 @@ use crate::draft::value::Map;
 use crate::draft::{Draft, Listen, valid_name};
 use crate::fields::{Fields, Spelling, setting};
 use crate::report::Report;
-use crate::tree::Entry;
+use crate::tree::{Entry, Node};
 
 /// The entry points, with the middlewares of all their routers.
 #[derive(Debug, Default)]
@@ -17,6 +17,7 @@ pub(super) struct EntryPoints<'n>(Vec<EntryPoint<'n>>);
 struct EntryPoint<'n> {
     name: &'n str,
     middlewares: Vec<&'n str>,
+    tls_options: Option<&'n str>,
 }
 
 // === impl EntryPoints ===
@@ -43,7 +44,7 @@ impl<'n> EntryPoints<'n> {
             if let Some(entry) = address {
                 report.same(&item.place_of(entry), item.setting(entry), "`listen`");
             }
-            let mut point = EntryPoint { name: &item.entry.key, middlewares: Vec::new() };
+            let mut point = EntryPoint { name: &item.entry.key, middlewares: Vec::new(), tls_options: None };
             point.read_http(*item, fields.take("http"), report);
             read_forwarded(*item, fields.take("forwardedHeaders"), draft, report);
             for rest in fields.rest() {
@@ -53,6 +54,11 @@ impl<'n> EntryPoints<'n> {
             points.0.push(point);
         }
         points
+    }
+
+    /// Returns the names of the TLS options of all entry points.
+    pub(super) fn tls_options(&self) -> impl Iterator<Item = &'n str> + use<'_, 'n> {
+        self.0.iter().filter_map(|point| point.tls_options)
     }
 
     /// Returns the names of listeners, and the middlewares of their routers, for a router with these entry points. Empty
@@ -79,6 +85,9 @@ impl<'n> EntryPoint<'n> {
         if let Some(entry) = fields.take("middlewares") {
             self.middlewares = texts(&entry.value).into_iter().map(local_name).collect();
             report.same(&item.place_of(entry), item.setting(entry), "the keys of all routes");
+        }
+        if let Some(tls) = http.value.get("tls") {
+            self.tls_options = tls.get("options").map_or(Some("default"), Node::text).map(local_name);
         }
         for rest in fields.rest() {
             let reason = match rest.key.to_ascii_lowercase().as_str() {

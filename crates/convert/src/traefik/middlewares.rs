@@ -11,6 +11,7 @@ use super::model::{Item, Model, local_name, texts};
 use crate::draft::Draft;
 use crate::draft::value::{Map, Value};
 use crate::fields::{Fields, Spelling};
+use crate::guards::is_protective;
 use crate::matching;
 use crate::report::Report;
 use crate::tree::{Entry, Node};
@@ -33,6 +34,8 @@ struct Resolved<'n> {
     /// The chains that are open.
     open: Vec<&'n str>,
     names: usize,
+    /// A middleware that is not known, and could protect the router.
+    unknown: Option<String>,
 }
 
 // === impl Middlewares ===
@@ -54,7 +57,7 @@ impl<'n> Middlewares<'n> {
         for name in names {
             self.resolve(local_name(name), of, &mut resolved, report);
         }
-        let mut effects = Vec::new();
+        let mut effects: Vec<_> = resolved.unknown.map(Effect::Close).into_iter().collect();
         for item in resolved.items {
             let name = item.entry.key.as_str();
             if !self.effects.contains_key(name) {
@@ -69,7 +72,8 @@ impl<'n> Middlewares<'n> {
     fn resolve(&self, name: &str, of: Item<'_>, resolved: &mut Resolved<'n>, report: &mut Report) {
         let setting = format!("{}.middlewares: {name}", of.entry.key);
         let Some(item) = self.model.middlewares.get(name) else {
-            return report.lost(&of.place(), setting, "no file has this middleware");
+            resolved.unknown.get_or_insert(format!("the middleware `{name}` ({})", of.place()));
+            return report.lost(&of.place(), setting, "no file has this middleware: its routes respond with 403");
         };
         resolved.names += 1;
         let key = item.entry.key.as_str();
@@ -81,6 +85,8 @@ impl<'n> Middlewares<'n> {
                 for name in texts(names) {
                     if resolved.names < MAX_NAMES {
                         self.resolve(local_name(name), item, resolved, report);
+                    } else {
+                        resolved.unknown.get_or_insert(format!("the middleware `{name}` ({})", of.place()));
                     }
                 }
                 resolved.open.pop();
@@ -132,10 +138,24 @@ fn read(item: Item<'_>, replicas: NonZeroU32, draft: &mut Draft, report: &mut Re
                 report_rest(item, entry, &key, report);
                 effects.push(effect);
             }
-            None => report.lost(&place, name, hint(&key)),
+            None => {
+                if protects(&key, entry) {
+                    effects.push(Effect::Close(format!("`{name}` ({place})")));
+                }
+                report.lost(&place, name, hint(&key));
+            }
         }
     }
     effects
+}
+
+/// Returns `true` if a middleware that is not converted can reject requests.
+fn protects(key: &str, entry: &Entry) -> bool {
+    match key {
+        "ipallowlist" | "ipwhitelist" => true,
+        "plugin" => entry.value.entries().iter().any(|plugin| is_protective(&plugin.key)),
+        key => is_protective(key),
+    }
 }
 
 /// Reports the settings of a converted middleware that have no counterpart.
@@ -160,9 +180,13 @@ fn report_rest(item: Item<'_>, entry: &Entry, key: &str, report: &mut Report) {
 /// Returns the replacement of a middleware that is not converted.
 fn hint(key: &str) -> &'static str {
     match key {
-        "basicauth" | "digestauth" => "requests are NOT authenticated: see `identities.basic` and `require: basic`",
-        "forwardauth" => "requests are NOT authenticated: see `require.service`",
-        "ipallowlist" | "ipwhitelist" => "addresses are NOT restricted: a range is not a network",
+        "basicauth" | "digestauth" => {
+            "its routes respond with 403: configure `identities.basic`, and write `require: basic`"
+        }
+        "forwardauth" => "its routes respond with 403, until you write `require.service`",
+        "ipallowlist" | "ipwhitelist" => {
+            "its routes respond with 403: a range is not a network, or the address is not the client's"
+        }
         "replacepath" | "replacepathregex" | "stripprefixregex" => "paths are NOT rewritten: see `rewrite` of a route",
         "redirectregex" => "see `redirect` of a route",
         "retry" => "see `retry` of the upstreams, which is on by default",
@@ -216,6 +240,10 @@ fn redirect(node: &Node) -> Option<Effect> {
 }
 
 fn allow(node: &Node) -> Option<Effect> {
+    // The address of another proxy must not admit its clients.
+    if Fields::of(node, Spelling::Relaxed).take("ipStrategy").is_some_and(|entry| !entry.value.entries().is_empty()) {
+        return None;
+    }
     let ranges = node.get("sourceRange").map(texts)?;
     let networks: Option<Vec<_>> = ranges.into_iter().map(network).collect();
     networks.filter(|networks| !networks.is_empty()).map(Effect::Allow)

@@ -51,6 +51,8 @@ pub(super) struct Model<'n> {
     pub(super) middlewares: Named<'n>,
     pub(super) transports: Named<'n>,
     pub(super) entry_points: Vec<Item<'n>>,
+    /// The names of the TLS options that require certificates of clients.
+    pub(super) client_certificates: Vec<&'n str>,
 }
 
 // === impl Model ===
@@ -71,6 +73,12 @@ impl<'n> Model<'n> {
                 let reason = "see `tls` and `timeouts` of the upstreams";
                 report.lost(&text.place(transport.line), "serversTransport", reason);
             }
+            let options = root.at(&["tls", "options"]).map_or(&[][..], Node::entries);
+            let requires = |entry: &&Entry| {
+                let kind = entry.value.at(&["clientAuth", "clientAuthType"]).and_then(Node::text);
+                kind.is_some_and(|kind| kind.starts_with("Require"))
+            };
+            model.client_certificates.extend(options.iter().filter(requires).map(|entry| entry.key.as_str()));
             for entry in sections.rest() {
                 let reason = match entry.key.as_str() {
                     "tcp" | "udp" => "only HTTP is forwarded",

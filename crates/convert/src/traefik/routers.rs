@@ -9,14 +9,14 @@ use super::effects::{self, Effect};
 use super::entry_points::{self, EntryPoints};
 use super::limits::Plan;
 use super::middlewares::Middlewares;
-use super::model::{Item, Model, texts};
+use super::model::{Item, Model, local_name, texts};
 use super::rule;
 use super::services::Services;
 use crate::draft::value::{Map, Value};
 use crate::draft::{Draft, Limit, LimitUse, Route};
 use crate::error::ConvertError;
 use crate::report::{Report, Verdict};
-use crate::tree::Entry;
+use crate::tree::{Entry, Node};
 
 /// The most routes of the rule file.
 const MAX_ROUTES: usize = 20_000;
@@ -29,6 +29,8 @@ struct Router<'n> {
     service: Option<&'n Entry>,
     entry_points: Option<&'n Entry>,
     middlewares: Option<&'n Entry>,
+    /// The name of its TLS options. `None` without TLS.
+    tls_options: Option<&'n str>,
 }
 
 /// Converts the routers of a model.
@@ -66,7 +68,10 @@ impl<'n> Router<'n> {
         let (service, entry_points, middlewares) =
             (fields.take("service"), fields.take("entryPoints"), fields.take("middlewares"));
         let priority = fields.take("priority");
-        if let Some(tls) = fields.take("tls").filter(|tls| tls.value.flag() != Some(false)) {
+        let tls = fields.take("tls").filter(|tls| tls.value.flag() != Some(false));
+        let options = |tls: &'n Entry| tls.value.get("options").map_or(Some("default"), option_name);
+        let tls_options = tls.and_then(options);
+        if let Some(tls) = tls {
             let reason = "write the certificates to `tls` of `listen`";
             report.lost(&item.place_of(tls), format!("{}.tls", item.entry.key), reason);
         }
@@ -85,7 +90,7 @@ impl<'n> Router<'n> {
             report.same(&item.place_of(entry), item.setting(entry), "the order of the routes");
         }
         let priority = number.unwrap_or(i64::try_from(text.len()).unwrap_or(i64::MAX));
-        Some(Self { item, alternatives, priority, service, entry_points, middlewares })
+        Some(Self { item, alternatives, priority, service, entry_points, middlewares, tls_options })
     }
 
     /// Adds the routes of the router.
@@ -101,7 +106,11 @@ impl<'n> Router<'n> {
         let (listeners, of_points) = self.listeners(points, report);
         let own = self.middlewares.map(|entry| texts(&entry.value)).unwrap_or_default();
         let all: Vec<_> = of_points.into_iter().chain(own).collect();
-        let effects = known.effects(&all, self.item, draft, report);
+        let mut effects = known.effects(&all, self.item, draft, report);
+        let options = self.tls_options.into_iter().chain(points.tls_options());
+        if let Some(name) = options.into_iter().find(|name| services.model.client_certificates.contains(name)) {
+            effects.push(Effect::Close(format!("`clientAuth` of the TLS options {name}")));
+        }
         let name = self.service.and_then(|entry| entry.value.text()).unwrap_or(&self.item.entry.key);
         let service = services.get(name, self.item, draft, report);
         let prefixes = effects.iter().find_map(|effect| match effect {
@@ -173,6 +182,11 @@ impl<'n> Router<'n> {
         }
         uses
     }
+}
+
+/// Returns the name of TLS options: a text, or the `name` of a reference of Kubernetes.
+fn option_name(options: &Node) -> Option<&str> {
+    options.text().or_else(|| options.get("name")?.text()).map(local_name)
 }
 
 /// Adds a shared limit. Returns its name.

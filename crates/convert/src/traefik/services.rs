@@ -21,7 +21,7 @@ const MAX_WEIGHT: f64 = 1_000.0;
 /// The upstreams of services, by name.
 #[derive(Debug)]
 pub(super) struct Services<'n> {
-    model: &'n Model<'n>,
+    pub(super) model: &'n Model<'n>,
     upstreams: HashMap<&'n str, Service>,
     /// The services that have been reported. Others can contain them.
     reported: HashSet<&'n str>,

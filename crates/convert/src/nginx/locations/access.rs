@@ -1,85 +1,79 @@
 //! `allow` and `deny`: routes that respond with 403.
 
-use ipnet::IpNet;
-
 use super::Target;
 use crate::draft::Match;
 use crate::nginx::Conversion;
 use crate::nginx::action::Action;
 use crate::nginx::client::network;
+use crate::nginx::guards::{access, satisfies_any};
 use crate::nginx::syntax::Directive;
 
 /// The most rules of a block.
 const MAX_RULES: usize = 1_000;
 
-/// The clients that a block rejects.
-#[derive(Debug, PartialEq, Eq)]
-enum Denied {
-    All,
-    /// All clients but these.
-    AllBut(Vec<IpNet>),
-    Only(Vec<IpNet>),
-}
+/// The most groups of clients that a block rejects: each one excludes the clients that rules before it allow.
+const MAX_GROUPS: usize = 20;
 
 impl<'c> Conversion<'c, '_> {
-    /// Adds the route that rejects clients of a block. Its limits apply as well, because nginx counts these requests. Returns
-    /// `true` if the block rejects all clients.
+    /// Adds the routes that reject clients of a block. Its limits apply as well, because nginx counts these requests.
+    /// Returns `true` if the block rejects all clients.
     pub(super) fn access_routes(&mut self, target: &Target<'_, 'c>, directive: &Directive, matches: &Match) -> bool {
-        let rules = access(target);
-        if rules.is_empty() {
-            return false;
-        }
-        let has_other_rules = target.scope.last("satisfy").and_then(|satisfy| satisfy.arg(0)) == Some("any");
-        let denied = if has_other_rules || rules.len() > MAX_RULES { None } else { denied(&rules) };
-        let Some(denied) = denied else {
+        let rules = access(target.scope);
+        let denied = if rules.len() > MAX_RULES { None } else { denied(&rules) };
+        let Some(denied) = denied.filter(|denied| denied.len() <= MAX_GROUPS) else {
             rules.iter().for_each(|rule| {
-                self.notes.lost(rule, "only lists that end with `deny all`, or that only deny, are supported");
+                self.notes.lost(rule, "a rule is not an address, or there are too many: the routes respond with 403");
             });
             return false;
         };
-        rules.iter().for_each(|rule| self.notes.same(rule, "a route that responds with 403"));
-        let is_all = denied == Denied::All;
-        let mut matches = matches.clone();
-        match denied {
-            Denied::All => {}
-            Denied::Only(clients) => matches.clients = clients,
-            Denied::AllBut(clients) => matches.not.push(Match { clients, ..Match::default() }),
+        let is_optional = satisfies_any(target.scope) && !rules.is_empty();
+        if let Some(satisfy) = target.scope.last("satisfy").filter(|_| is_optional) {
+            self.notes.stricter(satisfy, "the list of addresses counts, since authentication is lost");
         }
-        self.push(target, directive, matches, Action::response(403));
+        for rule in rules {
+            match is_optional {
+                true => self.notes.stricter(rule, "other clients are rejected, since authentication is lost"),
+                false => self.notes.same(rule, "a route that responds with 403"),
+            }
+        }
+        let mut is_all = false;
+        for group in denied {
+            is_all |= group == Match::default();
+            let mut matches = matches.clone();
+            matches.clients = group.clients;
+            matches.not.extend(group.not);
+            self.push(target, directive, matches, Action::response(403));
+        }
         is_all
     }
 }
 
-/// Returns the `allow` and `deny` of the innermost block that has any, in their order.
-fn access<'c>(target: &Target<'_, 'c>) -> Vec<&'c Directive> {
-    let mut scope = Some(&**target.scope);
-    while let Some(current) = scope {
-        let is_rule = |directive: &&Directive| matches!(directive.name(), "allow" | "deny");
-        let rules: Vec<_> = current.directives.iter().filter(is_rule).collect();
-        if !rules.is_empty() {
-            return rules;
+/// Returns the clients that rules reject, in groups: the clients of each `deny` without those that a rule before it allows.
+/// The first rule that matches counts. Returns `None` if a rule has no address.
+fn denied(rules: &[&Directive]) -> Option<Vec<Match>> {
+    let (mut allowed, mut groups) = (Vec::new(), Vec::<Match>::new());
+    for rule in rules {
+        let network = match rule.arg(0)? {
+            "all" => None,
+            // The gateway has no such clients.
+            "unix:" => continue,
+            text => Some(network(text)?),
+        };
+        match (rule.name() == "deny", network) {
+            (false, None) => break,
+            (false, Some(network)) => allowed.push(network),
+            (true, network) => {
+                let except = Match { clients: allowed.clone(), ..Match::default() };
+                let not: Vec<_> = (!allowed.is_empty()).then_some(except).into_iter().collect();
+                match groups.last_mut().zip(network) {
+                    Some((last, network)) if last.not == not => last.clients.push(network),
+                    _ => groups.push(Match { clients: network.into_iter().collect(), not, ..Match::default() }),
+                }
+                if network.is_none() {
+                    break;
+                }
+            }
         }
-        scope = current.outer.as_deref();
     }
-    Vec::new()
-}
-
-/// Returns the clients that rules reject. The first rule that matches counts. Returns `None` if one condition cannot
-/// describe them.
-fn denied(rules: &[&Directive]) -> Option<Denied> {
-    let kind = |rule: &&Directive| (rule.name() == "deny", rule.arg(0) == Some("all"));
-    let until_all = rules.iter().position(|rule| rule.arg(0) == Some("all")).map_or(rules.len(), |index| index + 1);
-    let rules = &rules[..until_all];
-    let (last, before) = rules.split_last()?;
-    let networks =
-        |rules: &[&Directive]| rules.iter().map(|rule| rule.arg(0).and_then(network)).collect::<Option<Vec<_>>>();
-    match kind(last) {
-        (true, true) if before.is_empty() => Some(Denied::All),
-        (true, true) if before.iter().all(|rule| !kind(rule).0) => networks(before).map(Denied::AllBut),
-        (false, true) if !before.is_empty() && before.iter().all(|rule| kind(rule).0) => {
-            networks(before).map(Denied::Only)
-        }
-        (_, false) if rules.iter().all(|rule| kind(rule).0) => networks(rules).map(Denied::Only),
-        _ => None,
-    }
+    Some(groups)
 }

@@ -32,6 +32,8 @@ pub(super) struct Target<'r, 'c> {
     location: Option<&'r Location<'c>>,
     /// The name that its routes should have.
     wish: String,
+    /// The lost protection of the location that uses this named location.
+    closed: Option<String>,
 }
 
 // === impl Conversion ===
@@ -55,6 +57,7 @@ impl<'c> Conversion<'c, '_> {
             limits: &server.scope,
             location: None,
             wish: format!("{prefix}{}", name_of("/")),
+            closed: None,
         };
         self.conditional_routes(&target, &whole);
         if let Some(action) = self.early_action(&target) {
@@ -66,9 +69,9 @@ impl<'c> Conversion<'c, '_> {
         self.collect(&server.scope, None, &mut found)?;
         for location in found.in_order() {
             let wish = format!("{prefix}{}", name_of(location.pattern.text()));
-            let target =
-                Target { server, scope: &location.scope, limits: &location.scope, location: Some(&location), wish };
-            self.location_routes(&target, &location, location.matches(base));
+            let (scope, location) = (&location.scope, &location);
+            let target = Target { server, scope, limits: scope, location: Some(location), wish, closed: None };
+            self.location_routes(&target, location, location.matches(base));
         }
         // Files and responses of the server itself, unless a location has all other paths.
         if self.reach.can_reach(&whole) {
@@ -98,13 +101,16 @@ impl<'c> Conversion<'c, '_> {
         } else if self.access_routes(target, location.directive, &matches) {
             location.note(&mut self.notes);
         } else if let Some(named) = self.fallback(target) {
+            self.limit_except(target, &matches);
             let scope = Scope::new(Some(&target.server.scope), named.inner());
             // nginx counts a request once: in the location, or else in the named one.
             let limits = if target.scope.all("limit_req").is_empty() { &scope } else { target.scope };
-            let target = Target { scope: &scope, limits, location: None, wish: target.wish.clone(), ..*target };
+            let (wish, closed) = (target.wish.clone(), self.lost_guard(target));
+            let target = Target { scope: &scope, limits, location: None, wish, closed, ..*target };
             let action = self.action(&target);
             self.push_location(&target, location, matches, action);
         } else {
+            self.limit_except(target, &matches);
             let action = self.action(target);
             self.push_location(target, location, matches, action);
         }
@@ -160,6 +166,9 @@ impl<'c> Conversion<'c, '_> {
             route.limits = self.limits(target.limits, &target.server.names.first);
             route.concurrency = self.concurrency(target.limits);
             self.set_reject(target.limits, &mut route);
+        }
+        if let Some(setting) = target.closed.clone().or_else(|| self.lost_guard(target)) {
+            route.close(setting);
         }
         self.set_max_body(target.scope, &mut route);
         self.response_headers(target.scope, &mut route.more);
@@ -220,7 +229,7 @@ impl<'c> Conversion<'c, '_> {
                     found.add(location, outer);
                 }
                 Err(_) if is_named(directive) => {}
-                Err(reason) => self.lose(directive, &reason),
+                Err(reason) => self.lose(directive, &format!("{reason}; its requests reach other routes")),
             }
         }
         Ok(())

@@ -22,6 +22,11 @@ impl<'c> Conversion<'c, '_> {
             for directive in servers.iter().flat_map(|server| server.scope.own("listen")) {
                 self.notes.lost(directive, "no TLS: the server has no certificate in a file");
             }
+            for directive in servers.iter().filter_map(|server| server.scope.last("ssl_verify_client")) {
+                if directive.arg(0) != Some("off") {
+                    self.notes.lost(directive, "no TLS: the routes of the server respond with 403");
+                }
+            }
             return None;
         }
         let mut tls = Map::of([("certificates", Value::List(certificates))]);

@@ -136,7 +136,9 @@ fn denied_clients_get_403() {
     assert!(conversion.rules.contains("not: { clients: 10.0.0.0/8 }"), "{}", conversion.rules);
     assert_eq!(lines(&conversion, "respond: { status: 403 }").len(), 2);
     let conversion = located("location / { deny 10.0.0.1; allow 10.0.0.0/8; deny all; proxy_pass http://x; }");
-    assert!(findings(&conversion, "deny all")[0].starts_with("lost"));
+    assert!(findings(&conversion, "deny all")[0].starts_with("same"));
+    assert_eq!(lines(&conversion, "clients: 10.0.0.1").len(), 1, "{}", conversion.rules);
+    assert_eq!(lines(&conversion, "not: { clients: 10.0.0.0/8 }").len(), 1, "{}", conversion.rules);
 }
 
 #[test]

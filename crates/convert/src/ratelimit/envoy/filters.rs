@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::At;
+use super::guards::Guard;
 use crate::ratelimit::domain::Domain;
 
 /// The filters of a connection manager that limit requests.
@@ -10,6 +11,8 @@ use crate::ratelimit::domain::Domain;
 pub(super) struct Filters<'a> {
     pub(super) global: Vec<Global<'a>>,
     pub(super) local: Vec<At<'a>>,
+    /// The filters that reject requests, and are lost.
+    pub(super) guards: Vec<Guard<'a>>,
 }
 
 /// A filter that asks a rate limit service.
@@ -29,7 +32,7 @@ impl<'a> Filters<'a> {
             |domain: &'a Domain| Global { domain: &domain.name, stage: 0, on_store_failure: "allow", status: 429 };
         let mut names = HashSet::new();
         let global = domains.iter().filter(|domain| names.insert(&domain.name)).map(filter).collect();
-        Self { global, local: Vec::new() }
+        Self { global, ..Self::default() }
     }
 
     /// Reads a filter that asks a rate limit service.

@@ -1,9 +1,10 @@
 //! Listeners, and the connection manager of each.
 
 use super::filters::Filters;
+use super::guards::Guard;
 use super::tls::downstream_tls;
 use super::{At, Conversion};
-use crate::draft::value::Value;
+use crate::draft::value::{Map, Value};
 use crate::draft::{Listen, millis};
 use crate::ratelimit::values::duration;
 
@@ -36,12 +37,20 @@ impl<'a> Conversion<'a, '_> {
         let name = self.has_listeners.then(|| self.draft.listener_name(wish));
         let mut listen = Listen { place: Some(listener.place()), ..Listen::default() };
         let mut managers = Vec::new();
+        self.guards.clear();
         for chain in listener.items("filter_chains") {
             if let Some(at) = chain.get("filter_chain_match") {
                 self.report.lost(&at.place(), "filter_chain_match", "routes of all filter chains apply to all clients");
+                if at.entries().any(|(key, ..)| key.ends_with("source_prefix_ranges")) {
+                    self.guards.push(Guard::of_listener("filter_chain_match", at));
+                }
             }
             if let Some(socket) = chain.get("transport_socket") {
                 downstream_tls(socket, &mut listen.more, self.report);
+                let requires = socket.get("typed_config").is_some_and(|it| it.flag("require_client_certificate"));
+                if requires && !requires_certificates(&listen.more) {
+                    self.guards.push(Guard::of_listener("require_client_certificate", socket));
+                }
             }
             managers.extend(chain.items("filters").filter_map(|filter| self.manager(filter)));
         }
@@ -86,6 +95,7 @@ impl<'a> Conversion<'a, '_> {
             return Some(config);
         }
         self.report.lost(&filter.place(), format!("filter {name}"), "not a filter of HTTP");
+        self.guards.extend(Guard::read(filter));
         None
     }
 
@@ -146,7 +156,7 @@ impl<'a> Conversion<'a, '_> {
 
     /// Converts the filters and the routes of a connection manager.
     fn connection_manager(&mut self, manager: At<'a>, listener: Option<&str>) {
-        let mut filters = Filters::default();
+        let mut filters = Filters { guards: self.guards.clone(), ..Filters::default() };
         for filter in manager.items("http_filters") {
             self.http_filter(filter, &mut filters);
         }
@@ -162,6 +172,9 @@ impl<'a> Conversion<'a, '_> {
 
     fn http_filter(&mut self, filter: At<'a>, filters: &mut Filters<'a>) {
         let name = filter.text("name").unwrap_or("filter");
+        let guard = Guard::read(filter);
+        let is_guard = guard.is_some();
+        filters.guards.extend(guard);
         if filter.flag("disabled") {
             self.report.lost(&filter.place(), format!("filter {name}"), "it is disabled, and routes can enable it");
             return;
@@ -176,6 +189,10 @@ impl<'a> Conversion<'a, '_> {
             (kind, Some(config)) if kind.contains("ratelimit") => {
                 filters.add_global(config);
                 self.global_settings(config);
+            }
+            _ if is_guard => {
+                let reason = "the routes that it protects respond with 403, until you write `require`";
+                self.report.lost(&filter.place(), format!("filter {name}"), reason);
             }
             _ => self.report.lost(&filter.place(), format!("filter {name}"), "no equivalent that is converted"),
         }
@@ -230,4 +247,9 @@ impl<'a> Conversion<'a, '_> {
             }
         }
     }
+}
+
+/// Returns `true` if the `tls` of a listener requires certificates of clients.
+fn requires_certificates(listen: &Map) -> bool {
+    matches!(listen.get("tls"), Some(Value::Map(tls)) if tls.get("client_auth").is_some())
 }

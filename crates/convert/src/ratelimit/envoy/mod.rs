@@ -7,6 +7,7 @@ mod action;
 mod cluster;
 mod fields;
 mod filters;
+mod guards;
 mod hosts;
 mod listener;
 mod local;
@@ -17,6 +18,7 @@ mod tls;
 use std::collections::{HashMap, HashSet};
 
 use self::filters::Filters;
+use self::guards::Guard;
 use super::domain::Domain;
 use super::plan::Plan;
 use crate::draft::Draft;
@@ -56,6 +58,8 @@ struct Conversion<'a, 'd> {
     has_listeners: bool,
     /// Whether the present listener has TLS.
     is_tls: bool,
+    /// The settings of the present listener that reject requests, and are lost.
+    guards: Vec<Guard<'a>>,
     /// The rules that were compared with actions.
     compared: usize,
     /// The rules of all domains.
@@ -94,6 +98,7 @@ pub(super) fn write(documents: &[Document], domains: &[Domain], replicas: u64, d
         replicas,
         has_listeners,
         is_tls,
+        guards: Vec::new(),
         compared,
         rules,
     };

@@ -39,6 +39,9 @@ impl<'a> Conversion<'a, '_> {
                 [("status", filters.status().into()), ("content_type", "text/plain".into()), ("body", "".into())];
             route.reject = Map::of(reject);
         }
+        if let Some(setting) = filters.guards.iter().find_map(|guard| guard.closes(node, host)) {
+            route.close(setting);
+        }
         self.report.same(&place, format!("route {}", route.name), "");
         let number = self.draft.routes.len();
         self.draft.routes.push(route);
