@@ -11,6 +11,7 @@ sys.path[:0] = [str(ROOT / "benches" / "peers"), str(ROOT / "tests" / "clients")
 
 import checking  # noqa: E402
 import install  # noqa: E402
+import conversions  # noqa: E402, F401
 from pairs import PAIRS, Pair  # noqa: E402
 from setup import Late, Programs, Setup  # noqa: E402
 

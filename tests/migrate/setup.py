@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 import tempfile
 import threading
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from pathlib import Path
 import install
 from process import Command, Process, free_port
 
+# The longest time of a held request, in seconds.
+HELD = 20
 EXAMPLES = install.ROOT / "examples" / "migrate"
 
 
@@ -41,6 +44,8 @@ class Upstream(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
+        if self.path.endswith("/held"):
+            self.server.released.wait(HELD)
         self.send_response(200)
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -53,8 +58,22 @@ class Upstream(BaseHTTPRequestHandler):
         """Keeps the output of the test readable."""
 
 
+class Failing(Upstream):
+    """Responds with 502 to every request."""
+
+    def do_GET(self) -> None:
+        self.send_response(502)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
 class Server(ThreadingHTTPServer):
     daemon_threads = True
+
+    def __init__(self, *arguments: object):
+        super().__init__(*arguments)
+        # Requests for paths that end with `/held` wait until then.
+        self.released = threading.Event()
 
     def handle_error(self, *_: object) -> None:
         """Ignores the connections that gateways reset when they stop."""
@@ -107,6 +126,12 @@ class Setup:
     def upstream_port(self) -> int:
         return self.upstream.server_address[1]
 
+    def failing_upstream(self) -> int:
+        """Starts an upstream that responds with 502, and returns its port."""
+        self.failing = Server(("127.0.0.1", 0), Failing)
+        threading.Thread(target=self.failing.serve_forever, daemon=True).start()
+        return self.failing.server_address[1]
+
     def redis(self) -> int:
         """Starts an empty Redis, and returns its port."""
         port = free_port()
@@ -125,14 +150,32 @@ class Setup:
     def nginx(self, text: str = "") -> int:
         """Starts nginx with its example or with this configuration."""
         port = free_port()
+        config = self.file("nginx/nginx.conf", {8080: port, 9000: self.upstream_port}, "", text)
+        return self.start_nginx(config.read_text(), port)
+
+    def start_nginx(self, text: str, port: int) -> int:
+        """Starts nginx with this configuration, which listens on `port`."""
         here = f"daemon off;\nworker_processes 1;\npid {self.folder}/{port}.pid;\n"
         names = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         paths = "".join(f"{name}_temp_path {self.folder};\n" for name in names)
-        config = self.file("nginx/nginx.conf", {8080: port, 9000: self.upstream_port}, here, text)
-        config.write_text(config.read_text().replace("http {\n", f"http {{\naccess_log off;\n{paths}"))
+        config = self.folder / f"{len(self.processes)}-nginx.conf"
+        config.write_text(here + text.replace("http {\n", f"http {{\naccess_log off;\n{paths}", 1))
         command: Command = [self.programs.nginx, "-e", "stderr", "-p", self.folder, "-c", config]
         self.start("nginx", command, port)
         return port
+
+    def converted(self, text: str) -> tuple[int, int]:
+        """Starts nginx with this configuration, and Tidegate with its conversion. Returns their ports."""
+        port = free_port()
+        source = self.folder / f"{len(self.processes)}-source.conf"
+        source.write_text(text.replace("8080", str(port)).replace("9000", str(self.upstream_port)))
+        rules = source.with_suffix(".yaml")
+        command = [self.programs.tidegate, "convert", "--from", "nginx", "--allow-lost", "-o", rules, source]
+        subprocess.run(command, check=True, capture_output=True)
+        rules.write_text("admin: off\n" + rules.read_text())
+        nginx = self.nginx(text)
+        self.start("tidegate", [self.programs.tidegate, "run", "-c", rules], port)
+        return nginx, port
 
     def haproxy(self) -> int:
         port = free_port()
