@@ -8,12 +8,14 @@
 //!
 //! A part of Tidegate, whose items change with each release.
 
+mod cors;
 mod detect;
 mod draft;
 mod error;
 mod fields;
 mod format;
 mod guards;
+mod header_fields;
 mod ingress;
 mod kong;
 mod matching;

@@ -42,6 +42,14 @@ impl Route {
         self.closed.get_or_insert(setting.into());
     }
 
+    /// Sets a key of `rewrite`.
+    pub(crate) fn set_rewrite(&mut self, key: &str, value: &str) {
+        match self.more.get_mut("rewrite") {
+            Some(Value::Map(rewrite)) => rewrite.set(key, value),
+            _ => self.more.set("rewrite", Map::of([(key, value.into())])),
+        }
+    }
+
     /// Returns `true` if the route responds with this status.
     pub(crate) fn responds_with(&self, status: u64) -> bool {
         matches!(self.more.get("respond"), Some(Value::Map(respond)) if respond.get("status") == Some(&status.into()))

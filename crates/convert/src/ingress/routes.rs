@@ -88,6 +88,7 @@ impl Conversion<'_> {
         self.access(item, &base, limits);
         self.canary_routes(item, &base, canaries, limits);
         let upstream = self.upstream(item.ingress, &item.rule);
+        let upstream = self.with_canary(item, upstream, canaries);
         self.push_forward(item, base, upstream, limits);
     }
 

@@ -131,7 +131,7 @@ fn canaries_are_routes_with_conditions() {
     let canary = canary.replace("name: app", "name: canary").replace("name: web", "name: next");
     let text = format!("{}---\n{canary}", ingress(&[("limit-rps", "1")], &[("/", "Prefix")]));
     let conversion = convert(&text);
-    assert!(findings(&conversion, "canary-weight")[0].starts_with("lost"));
+    assert!(findings(&conversion, "canary-weight")[0].starts_with("same"));
     insta::assert_snapshot!(conversion.rules);
 }
 

@@ -2,11 +2,11 @@
 
 use super::guards;
 use super::limiters::LIMITERS;
-use super::limits::is_field;
 use super::model::{Model, Plugin};
 use super::plugins::{Sender, applying};
+use crate::cors::Cors;
 use crate::draft::Route;
-use crate::draft::value::{Map, Value};
+use crate::draft::value::Map;
 use crate::fields::setting;
 use crate::guards::is_protective;
 use crate::report::Report;
@@ -156,43 +156,14 @@ fn cors(plugin: &Plugin<'_>) -> Option<Map> {
     let texts = |key: &str| -> Vec<&str> {
         get(key).map_or(&[][..], Node::one_or_more).iter().filter_map(Node::text).collect()
     };
-    let origins = match texts("origins") {
-        origins if origins.is_empty() => vec!["*"],
-        origins => origins,
+    let origins = texts("origins");
+    let cors = Cors {
+        origins: if origins.is_empty() { vec!["*"] } else { origins },
+        methods: texts("methods"),
+        headers: texts("headers"),
+        expose: texts("exposed_headers"),
+        credentials: get("credentials").and_then(Node::flag) == Some(true),
+        max_age: get("max_age").and_then(Node::number),
     };
-    let allows_credentials = get("credentials").and_then(Node::flag) == Some(true);
-    let is_any = origins.contains(&"*");
-    if !origins.iter().all(|origin| *origin == "*" || is_origin(origin))
-        || is_any && (allows_credentials || origins.len() > 1)
-    {
-        return None;
-    }
-    let list = |texts: Vec<&str>| Value::List(texts.into_iter().map(Value::from).collect());
-    let mut map = Map::of([("origins", list(origins))]);
-    let methods: Option<Vec<_>> = texts("methods").into_iter().map(crate::matching::method).collect();
-    map.set_some(
-        "methods",
-        Some(methods?)
-            .filter(|methods| !methods.is_empty())
-            .map(|methods| Value::List(methods.into_iter().map(Value::Text).collect())),
-    );
-    for (key, own) in [("headers", "headers"), ("exposed_headers", "expose")] {
-        let names = texts(key);
-        if !names.iter().all(|name| is_field(name)) {
-            return None;
-        }
-        map.set_some(own, (!names.is_empty()).then(|| list(names)));
-    }
-    map.set_some("credentials", allows_credentials.then_some(true));
-    let age = get("max_age").and_then(Node::number).filter(|age| (1..=86_400).contains(age));
-    map.set_some("max_age", age.map(|age| format!("{age}s")));
-    Some(map)
-}
-
-/// Returns `true` for an origin without a pattern.
-fn is_origin(origin: &str) -> bool {
-    let Some((scheme, host)) = origin.split_once("://") else { return false };
-    matches!(scheme, "http" | "https")
-        && !host.is_empty()
-        && host.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.:".contains(&byte))
+    cors.map()
 }

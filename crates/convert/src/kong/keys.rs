@@ -2,13 +2,13 @@
 
 use ring::digest::{SHA256, digest};
 
-use super::limits::is_field;
 use super::model::{Consumer, Model, Plugin};
 use super::plan::Auth;
 use super::plugins::{Sender, applying};
 use crate::draft::value::{Map, Value};
 use crate::draft::{Draft, NewFile};
 use crate::fields::setting;
+use crate::header_fields;
 use crate::report::{Report, Verdict};
 use crate::tree::Node;
 
@@ -135,7 +135,7 @@ impl Keys {
         let flag = |entry: Option<&crate::tree::Entry>| entry.and_then(|entry| entry.value.flag());
         let in_header = flag(fields.take("key_in_header")).unwrap_or(true);
         let in_query = flag(fields.take("key_in_query")).unwrap_or(true);
-        let name = texts.first().copied().filter(|name| is_field(name)).unwrap_or(DEFAULT_FIELD);
+        let name = texts.first().copied().filter(|name| header_fields::is_name(name)).unwrap_or(DEFAULT_FIELD);
         let field = Field { name: name.to_owned(), is_query: !in_header };
         let is_other = self.field.as_ref().is_some_and(|first| *first != field);
         let (verdict, reason) = match () {

@@ -8,6 +8,7 @@ use super::plan::{By, Plan, Window, of_replicas, reject};
 use super::redis;
 use crate::draft::{Algorithm, Draft, Interval};
 use crate::fields::{Fields, setting};
+use crate::header_fields;
 use crate::report::{Report, Verdict};
 
 pub(super) const NAME: &str = "rate-limiting";
@@ -72,20 +73,15 @@ pub(super) fn read_by(
         "service" => By::Service,
         "credential" => By::Credential,
         "consumer-group" => By::Group,
-        "header" => header.filter(|name| is_field(name)).map_or(By::Ip, |name| By::Header(name.to_owned())),
+        "header" => {
+            header.filter(|name| header_fields::is_name(name)).map_or(By::Ip, |name| By::Header(name.to_owned()))
+        }
         "path" => path.and_then(crate::matching::exact).map_or(By::Ip, By::Path),
         _ => By::Consumer,
     };
     let place = entry.map_or_else(|| plugin.entity.place(), |entry| plugin.entity.place_of(entry));
     let text = entry.map_or_else(|| format!("{key}: consumer (default)"), setting);
     (by, (place, plugin.setting(&text)))
-}
-
-/// Returns `true` for a name of a header field.
-pub(super) fn is_field(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= 128
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 
 /// Reads where the counters are. Returns the number of processes that count separately.

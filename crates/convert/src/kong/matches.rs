@@ -129,7 +129,7 @@ impl Reader<'_, '_> {
             let texts: Vec<_> = header.value.one_or_more().iter().filter_map(Node::text).collect();
             let values: Option<Vec<Value>> = texts.iter().map(|text| header_value(text)).collect();
             let name = header.key.to_ascii_lowercase();
-            match values.filter(|values| !values.is_empty() && super::limits::is_field(&name)) {
+            match values.filter(|values| !values.is_empty() && crate::header_fields::is_name(&name)) {
                 Some(values) => found.matches.headers.set(&name, values),
                 None => self.is_lost = true,
             }

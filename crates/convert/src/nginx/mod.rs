@@ -1,13 +1,12 @@
 //! Reads configurations of nginx.
 //!
 //! `syntax` parses files, `scope` finds the directives that a block has or inherits, and `values` evaluates variables.
-//! `servers` and `locations` write the routes, with `limits`, `upstreams`, `headers` and `redirect`; `guards` finds the routes
-//! to close. Each directive gets one finding in `notes`.
+//! `servers` and `locations` write the routes, with `limits`, `upstreams`, `headers` and `redirect`. Each directive gets one
+//! finding in `notes`.
 
 mod action;
 pub(crate) mod client;
 mod conditions;
-mod guards;
 mod headers;
 pub(crate) mod limits;
 mod locations;

@@ -1,7 +1,6 @@
 //! The findings about directives: one for each directive.
 
-use super::guards::is_authentication;
-use super::settings::{self, Kind};
+use super::settings::{self, Kind, is_authentication};
 use super::syntax::Directive;
 use crate::report::{self, Report, Verdict};
 

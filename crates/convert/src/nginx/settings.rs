@@ -1,5 +1,7 @@
 //! The names of directives: those about limits, routes, upstreams, header fields, timeouts and TLS, and others.
 
+use super::syntax::Directive;
+
 /// The relation of a directive to the rule file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -231,6 +233,29 @@ const NEUTRAL: &[&str] = &[
     "ssl_session_tickets",
     "ssl_session_timeout",
 ];
+
+/// Directives that reject requests, unless their value is `off`. The rule file has none of them.
+pub(super) const AUTHENTICATION: [&str; 14] = [
+    "auth_basic",
+    "auth_request",
+    "auth_jwt",
+    "auth_jwt_require",
+    "auth_require",
+    "auth_oidc",
+    "auth_digest",
+    "auth_ldap",
+    "auth_pam",
+    "auth_gss",
+    "access_by_lua",
+    "access_by_lua_block",
+    "access_by_lua_file",
+    "js_access",
+];
+
+/// Returns `true` if the directive enables an authentication.
+pub(super) fn is_authentication(directive: &Directive) -> bool {
+    AUTHENTICATION.contains(&directive.name()) && directive.arg(0) != Some("off")
+}
 
 /// Directives whose block has settings.
 const BLOCKS: &[&str] = &["http", "server", "location", "if", "upstream", "limit_except"];

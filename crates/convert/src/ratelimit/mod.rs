@@ -24,8 +24,12 @@ use crate::tree::{self, Node};
 pub(crate) fn recognizes(name: &str, text: &str) -> bool {
     let has =
         |words: &[&str]| words.iter().all(|word| memchr::memmem::find(text.as_bytes(), word.as_bytes()).is_some());
-    let is_likely = has(&["domain", "descriptors"]) || has(&["static_resources"]) || has(&["virtual_hosts", "domains"]);
-    let is_known = |document: &Node| is_domain(document) || envoy::is_envoy(document);
+    let is_likely = has(&["domain", "descriptors"])
+        || has(&["static_resources"])
+        || has(&["staticResources"])
+        || has(&["virtual_hosts", "domains"])
+        || has(&["virtualHosts", "domains"]);
+    let is_known = |document: &Node| is_domain(document) || envoy::is_envoy(document) || envoy::is_camel(document);
     is_likely && tree::read(name, text).is_ok_and(|documents| documents.iter().any(is_known))
 }
 
@@ -37,7 +41,10 @@ pub(crate) fn convert(input: &mut Input<'_>, draft: &mut Draft, report: &mut Rep
     let (mut domains, mut documents) = (Vec::new(), Vec::new());
     for path in input.paths {
         let file = input.read(path)?;
-        for root in tree::read(&file.name, &file.text)? {
+        for mut root in tree::read(&file.name, &file.text)? {
+            if envoy::is_camel(&root) {
+                envoy::to_snake(&mut root);
+            }
             if is_domain(&root) {
                 domains.push(domain::read(&file, &root)?);
             } else if envoy::is_envoy(&root) {

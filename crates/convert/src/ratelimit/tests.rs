@@ -129,6 +129,15 @@ fn hosts_have_the_precedence_of_envoy() {
 }
 
 #[test]
+fn keys_in_camel_case_and_regexes_are_read() {
+    let route = r#"{"match": {"safeRegex": {"regex": "/api/(a|b)/.*"}}, "route": {"cluster": "app"}}"#;
+    let text = format!(r#"{{"virtualHosts": [{{"name": "h", "domains": ["*"], "routes": [{route}]}}]}}"#);
+    let conversion = converted(Format::Ratelimit, [("routes.json", &text)]);
+    assert!(conversion.rules.contains("path: [/api/a/**, /api/b/**]"), "{}", conversion.rules);
+    assert_eq!(crate::testing::finding(&conversion, "safe_regex").0, Verdict::Same);
+}
+
+#[test]
 fn values_of_rules_become_conditions() {
     let hosts = "
             - name: all

@@ -4,28 +4,10 @@ use super::parts::Part;
 use crate::draft::Route;
 use crate::draft::value::{Map, Value};
 use crate::guards::is_protective;
+use crate::header_fields::changeable;
 use crate::matching;
 use crate::report::{Report, Verdict};
 use crate::variables;
-
-/// Fields that the rule file must not change.
-const FIXED: [&str; 15] = [
-    "host",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-proto",
-    "via",
-    "expect",
-    "content-length",
-    "trailer",
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "transfer-encoding",
-    "upgrade",
-    "http2-settings",
-];
 
 /// A verdict with its reason.
 type Outcome = (Verdict, &'static str);
@@ -132,10 +114,7 @@ fn has_rewrite(route: &Route, key: &str) -> bool {
 }
 
 pub(super) fn set_rewrite(route: &mut Route, key: &str, value: &str) -> Outcome {
-    match route.more.get_mut("rewrite") {
-        Some(Value::Map(rewrite)) => rewrite.set(key, value),
-        _ => route.more.set("rewrite", Map::of([(key, value.into())])),
-    }
+    route.set_rewrite(key, value);
     (Verdict::Same, "`rewrite`")
 }
 
@@ -147,7 +126,7 @@ fn change(route: &mut Route, key: &str, kind: &str, part: &Part<'_>) -> Outcome 
     if value.contains('{') || !variables::is_field_value(&value) {
         return (Verdict::Lost, "the value has variables of the path, which the rule file has not");
     }
-    let Some(name) = field(name) else { return (Verdict::Lost, "the gateway sets this field itself") };
+    let Some(name) = changeable(name) else { return (Verdict::Lost, "the gateway sets this field itself") };
     update(route, key, |map| match map.get_mut(kind) {
         Some(Value::Map(fields)) => fields.set(&name, value),
         _ => map.set(kind, Map::of([(&name, value.into())])),
@@ -156,7 +135,7 @@ fn change(route: &mut Route, key: &str, kind: &str, part: &Part<'_>) -> Outcome 
 }
 
 fn remove(route: &mut Route, key: &str, name: Option<&str>) -> Outcome {
-    let Some(name) = name.and_then(field) else { return (Verdict::Lost, "the gateway sets this field itself") };
+    let Some(name) = name.and_then(changeable) else { return (Verdict::Lost, "the gateway sets this field itself") };
     update(route, key, |map| match map.get_mut("remove") {
         Some(Value::List(names)) => names.push(name.into()),
         _ => map.set("remove", vec![name.into()]),
@@ -172,14 +151,6 @@ fn update(route: &mut Route, key: &str, change: impl FnOnce(&mut Map)) {
     };
     change(&mut map);
     route.more.set(key, map);
-}
-
-fn field(name: &str) -> Option<String> {
-    let is_name = !name.is_empty()
-        && name.len() <= 128
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
-    let name = name.to_ascii_lowercase();
-    (is_name && !FIXED.contains(&name.as_str())).then_some(name)
 }
 
 fn redirect(part: &Part<'_>, route: &mut Route) -> Option<Outcome> {

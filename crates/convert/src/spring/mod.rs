@@ -1,10 +1,11 @@
-//! Reads the routes of Spring Cloud Gateway: `application.yml`, with the keys of all versions.
+//! Reads the routes of Spring Cloud Gateway: `application.yml` and `application.properties`, with the keys of all versions.
 //!
 //! `properties` finds keys in their different spellings. `parts` reads predicates and filters in both of their forms,
 //! `predicates` and `filters` convert them, `limits` converts `RequestRateLimiter`, and `routes` writes the routes.
 
 mod filters;
 mod limits;
+mod lines;
 mod parts;
 mod predicates;
 mod properties;
@@ -42,7 +43,10 @@ pub(crate) fn convert(input: &mut Input<'_>, draft: &mut Draft, report: &mut Rep
     let mut files = Vec::new();
     for path in input.paths {
         let text = input.read(path)?;
-        let documents = tree::read(&text.name, &text.text)?;
+        let documents = match lines::is_properties(&text) {
+            true => lines::read(&text)?,
+            false => tree::read(&text.name, &text.text)?,
+        };
         files.push((text, documents));
     }
     let mut documents: Vec<_> =

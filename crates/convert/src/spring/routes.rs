@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::parts::Part;
 use super::properties::{Properties, resolved, setting};
 use super::{PREFIXES, filters, limits, predicates};
-use crate::draft::value::{Map, Value};
+use crate::cors::Cors;
+use crate::draft::value::Map;
 use crate::draft::{Draft, LimitUse, Route, Target, Upstream, millis};
 use crate::error::ConvertError;
-use crate::matching;
 use crate::report::{Place, Report, Verdict};
 use crate::tree::Node;
 
@@ -302,40 +302,18 @@ fn duration(text: &str) -> Option<String> {
 
 /// Returns the `cors` of a configuration whose origins are literal.
 fn cors(node: &Node) -> Option<Map> {
-    let texts = |key: &str| -> Vec<String> {
-        let all = super::properties::find(node, key).map(|entry| entry.value.one_or_more()).unwrap_or_default();
-        all.iter().filter_map(Node::text).flat_map(|text| text.split(',')).map(|text| text.trim().to_owned()).collect()
+    let entry = |key: &str| super::properties::find(node, key);
+    let texts = |key: &str| -> Vec<&str> {
+        let all = entry(key).map(|entry| entry.value.one_or_more()).unwrap_or_default();
+        all.iter().filter_map(Node::text).flat_map(|text| text.split(',')).map(str::trim).collect()
     };
-    let origins = texts("allowedOrigins");
-    let allows_credentials =
-        super::properties::find(node, "allowCredentials").and_then(|entry| entry.value.flag()) == Some(true);
-    let is_origin = |origin: &String| {
-        let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://")).unwrap_or_default();
-        !host.is_empty()
-            && host.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.:".contains(&byte))
+    let cors = Cors {
+        origins: texts("allowedOrigins"),
+        methods: texts("allowedMethods"),
+        headers: texts("allowedHeaders"),
+        credentials: entry("allowCredentials").and_then(|entry| entry.value.flag()) == Some(true),
+        max_age: entry("maxAge").and_then(|entry| entry.value.number()),
+        ..Cors::default()
     };
-    let is_any = origins == ["*"];
-    if origins.is_empty() || !(is_any || origins.iter().all(is_origin)) || is_any && allows_credentials {
-        return None;
-    }
-    let list = |texts: Vec<String>| Value::List(texts.into_iter().map(Value::Text).collect());
-    let mut map = Map::of([("origins", list(origins))]);
-    let methods: Option<Vec<_>> =
-        texts("allowedMethods").iter().filter(|text| *text != "*").map(|text| matching::method(text)).collect();
-    let methods = methods?;
-    map.set_some("methods", (!methods.is_empty()).then(|| list(methods)));
-    let headers: Vec<_> = texts("allowedHeaders").into_iter().filter(|text| text != "*").collect();
-    let is_name = |name: &String| {
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
-    };
-    if !headers.iter().all(is_name) {
-        return None;
-    }
-    map.set_some("headers", (!headers.is_empty()).then(|| list(headers)));
-    map.set_some("credentials", allows_credentials.then_some(true));
-    let age = super::properties::find(node, "maxAge")
-        .and_then(|entry| entry.value.number())
-        .filter(|age| (1..=86_400).contains(age));
-    map.set_some("max_age", age.map(|age| format!("{age}s")));
-    Some(map)
+    cors.map()
 }

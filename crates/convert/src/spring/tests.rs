@@ -29,6 +29,23 @@ fn limit(rate: u64, burst: u64, requested: u64) -> String {
 }
 
 #[test]
+fn properties_are_converted_as_yaml_is() {
+    let lines = "spring.cloud.gateway.routes[0].id=a\nspring.cloud.gateway.routes[0].uri=http://a:8080\n\
+                 spring.cloud.gateway.routes[0].predicates[0]=Path=/a/**\n\
+                 spring.cloud.gateway.routes[0].filters[0].name=RequestRateLimiter\n\
+                 spring.cloud.gateway.routes[0].filters[0].args.redis-rate-limiter.replenishRate=10\n\
+                 spring.cloud.gateway.routes[0].filters[0].args.redis-rate-limiter.burstCapacity: 20\n";
+    let yaml = "spring.cloud.gateway.routes:\n- id: a\n  uri: http://a:8080\n  predicates: [Path=/a/**]\n  filters:\n  \
+                - name: RequestRateLimiter\n    args: { redis-rate-limiter: { replenishRate: 10, burstCapacity: 20 } }\n";
+    let rules = |name: &str, text: &str| {
+        let found = converted(Format::Spring, [(name, text)]);
+        let lines = found.rules.lines().skip(1).map(|line| line.split(" # ").next().unwrap_or_default().to_owned());
+        lines.collect::<Vec<_>>()
+    };
+    assert_eq!(rules("application.properties", lines), rules("application.yml", yaml));
+}
+
+#[test]
 fn tokens_are_permits_of_a_continuous_bucket() {
     for (rate, burst, requested) in [(10, 20, 1), (1, 60, 60), (3, 6, 2), (5, 7, 3), (1, 1, 1), (7, 100, 10)] {
         let conversion = spring(&limit(rate, burst, requested));

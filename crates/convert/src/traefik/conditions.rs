@@ -5,6 +5,7 @@ use ipnet::IpNet;
 use super::rule::Call;
 use crate::draft::Match;
 use crate::draft::value::{Map, Value};
+use crate::header_fields;
 use crate::matching;
 use crate::report::Verdict;
 
@@ -97,11 +98,11 @@ impl Conditions {
             "queryregexp" => set(&mut self.matches.query, arguments.first()?, matching::contained(arguments.get(1)?)?),
             "header" | "headers" => {
                 let value = Value::List(vec![arguments.get(1)?.as_str().into()]);
-                set(&mut self.matches.headers, &name(arguments.first()?)?, value)
+                set(&mut self.matches.headers, &header_fields::name(arguments.first()?)?, value)
             }
             "headerregexp" | "headersregexp" => {
                 let value = matching::contained(arguments.get(1)?)?;
-                set(&mut self.matches.headers, &name(arguments.first()?)?, value)
+                set(&mut self.matches.headers, &header_fields::name(arguments.first()?)?, value)
             }
             _ => None,
         }
@@ -186,14 +187,6 @@ fn set(map: &mut Map, key: &str, value: Value) -> Option<()> {
     let is_new = !key.is_empty() && key.len() <= 256 && map.get(key).is_none();
     map.set(key, value);
     is_new.then_some(())
-}
-
-/// Returns the name of a header field.
-pub(super) fn name(text: &str) -> Option<String> {
-    let is_name = !text.is_empty()
-        && text.len() <= 128
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
-    is_name.then(|| text.to_ascii_lowercase())
 }
 
 /// Returns a network, or a single address.

@@ -1,7 +1,7 @@
 //! The files as documents of one form: `{ http: { routers, services, middlewares } }`. Labels of containers and resources of
 //! Kubernetes are brought into this form.
 
-use super::{labels, manifests};
+use super::{labels, manifests, toml};
 use crate::error::ConvertError;
 use crate::sources::{Input, Text};
 use crate::tree::{self, Node};
@@ -16,14 +16,15 @@ pub(super) struct Document {
 /// Reads all files.
 ///
 /// # Errors
-/// Fails if a file cannot be read or parsed, or is TOML.
+/// Fails if a file cannot be read or parsed.
 pub(super) fn read(input: &mut Input<'_>) -> Result<Vec<Document>, ConvertError> {
     let mut documents = Vec::new();
     for path in input.paths {
         let text = input.read(path)?;
         if is_toml(&text) {
-            let message = "TOML is not read: write the configuration as YAML";
-            return Err(ConvertError::syntax(&text.place(1), message));
+            let root = toml::read(&text)?;
+            documents.push(Document { text, root });
+            continue;
         }
         for root in tree::read(&text.name, &text.text)? {
             let roots = match () {
@@ -39,5 +40,7 @@ pub(super) fn read(input: &mut Input<'_>) -> Result<Vec<Document>, ConvertError>
 
 /// Returns `true` for a TOML file.
 pub(super) fn is_toml(text: &Text) -> bool {
-    text.name.ends_with(".toml") || text.text.lines().any(|line| line.trim_start().starts_with("[http."))
+    let is_table =
+        |line: &str| line.trim_start().starts_with("[http.") || line.trim_start().starts_with("[entryPoints");
+    text.name.ends_with(".toml") || text.text.lines().any(is_table)
 }

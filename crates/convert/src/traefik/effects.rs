@@ -60,10 +60,12 @@ impl Effect {
             Self::Limit { .. } => {}
             Self::Concurrency(bounds) if route.concurrency.is_empty() => route.concurrency = bounds.clone(),
             Self::Concurrency(_) => {}
-            Self::Strip(prefixes) => set_rewrite(route, "strip_prefix", prefix_of(prefixes, &route.matches.paths)),
-            Self::Add(prefix) => {
-                set_rewrite(route, "add_prefix", Some(prefix.as_str()).filter(|prefix| *prefix != "/"));
+            Self::Strip(prefixes) => {
+                let prefix = prefix_of(prefixes, &route.matches.paths);
+                prefix.into_iter().for_each(|prefix| route.set_rewrite("strip_prefix", prefix));
             }
+            Self::Add(prefix) if prefix == "/" => {}
+            Self::Add(prefix) => route.set_rewrite("add_prefix", prefix),
             Self::RequestHeaders(changes) => merge(route, "request_headers", changes),
             Self::ResponseHeaders(changes) => merge(route, "response_headers", changes),
             Self::Key(key, value) => route.more.set(key, value.clone()),
@@ -129,14 +131,6 @@ pub(super) fn split(matches: &Match, prefixes: &[String]) -> Vec<Match> {
         parts.push(with(rest));
     }
     parts
-}
-
-fn set_rewrite(route: &mut Route, key: &str, value: Option<&str>) {
-    let Some(value) = value else { return };
-    match route.more.get_mut("rewrite") {
-        Some(Value::Map(rewrite)) => rewrite.set(key, value),
-        _ => route.more.set("rewrite", Map::of([(key, value.into())])),
-    }
 }
 
 /// Merges changes of header fields.

@@ -1,34 +1,14 @@
 //! The middleware `headers`: changes of header fields, and CORS.
 
-use super::conditions::name;
 use super::effects::Effect;
 use super::model::{Item, texts};
+use crate::cors::Cors;
 use crate::draft::value::{Map, Value};
 use crate::fields::{Fields, Spelling};
+use crate::header_fields::changeable;
 use crate::report::Report;
-use crate::tree::{Entry, Node};
+use crate::tree::Entry;
 use crate::variables;
-
-/// Fields that the rule file must not change.
-const FIXED: [&str; 17] = [
-    "host",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-proto",
-    "via",
-    "expect",
-    "content-length",
-    "trailer",
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "transfer-encoding",
-    "upgrade",
-    "http2-settings",
-    "proxy-authenticate",
-    "proxy-authorization",
-];
 
 /// The most fields of a middleware.
 const MAX_FIELDS: usize = 200;
@@ -85,7 +65,7 @@ fn changes(item: Item<'_>, entry: &Entry, report: &mut Report) -> Map {
     let (mut set, mut remove, mut is_lost) = (Map::default(), Vec::new(), false);
     for field in entry.value.entries().iter().take(MAX_FIELDS) {
         let text = field.value.text().unwrap_or_default();
-        match name(&field.key).filter(|name| !FIXED.contains(&name.as_str()) && variables::is_field_value(text)) {
+        match changeable(&field.key).filter(|_| variables::is_field_value(text)) {
             Some(name) if text.is_empty() => remove.push(Value::Text(name)),
             Some(name) => set.set(&name, variables::literal(text)),
             None => is_lost = true,
@@ -134,7 +114,7 @@ fn read_security(item: Item<'_>, fields: &mut Fields<'_>, set: &mut Map, report:
 }
 
 /// Reads CORS. Origins must be literal.
-fn read_cors(item: Item<'_>, fields: &mut Fields<'_>, report: &mut Report) -> Option<Effect> {
+fn read_cors<'n>(item: Item<'_>, fields: &mut Fields<'n>, report: &mut Report) -> Option<Effect> {
     let origins = fields.take("accessControlAllowOriginList");
     let mut take = |key: &str| fields.take(key);
     let (methods, headers, expose) =
@@ -142,7 +122,16 @@ fn read_cors(item: Item<'_>, fields: &mut Fields<'_>, report: &mut Report) -> Op
     let (credentials, age) = (take("accessControlAllowCredentials"), take("accessControlMaxAge"));
     take("addVaryHeader");
     let entries = [origins, methods, headers, expose, credentials, age];
-    let cors = origins.and_then(|origins| cors(&origins.value, methods, headers, expose, credentials, age));
+    let list = |entry: Option<&'n Entry>| entry.map(|entry| texts(&entry.value)).unwrap_or_default();
+    let cors = Cors {
+        origins: list(origins),
+        methods: list(methods),
+        headers: list(headers),
+        expose: list(expose),
+        credentials: credentials.and_then(|entry| entry.value.flag()) == Some(true),
+        max_age: age.and_then(|entry| entry.value.number()),
+    };
+    let cors = cors.map();
     for entry in entries.into_iter().flatten() {
         match cors {
             Some(_) => report.same(&item.place_of(entry), item.setting(entry), "`cors`"),
@@ -150,43 +139,4 @@ fn read_cors(item: Item<'_>, fields: &mut Fields<'_>, report: &mut Report) -> Op
         }
     }
     cors.map(|cors| Effect::Key("cors", cors.into()))
-}
-
-fn cors(
-    origins: &Node,
-    methods: Option<&Entry>,
-    headers: Option<&Entry>,
-    expose: Option<&Entry>,
-    credentials: Option<&Entry>,
-    age: Option<&Entry>,
-) -> Option<Map> {
-    let origins = texts(origins);
-    let is_origin = |origin: &&str| {
-        let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://")).unwrap_or_default();
-        !host.is_empty()
-            && host.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.:".contains(&byte))
-    };
-    let allows_credentials = credentials.and_then(|entry| entry.value.flag()) == Some(true);
-    let is_any = origins == ["*"];
-    if origins.is_empty() || !(is_any || origins.iter().all(is_origin)) || is_any && allows_credentials {
-        return None;
-    }
-    let list = |texts: Vec<String>| Value::List(texts.into_iter().map(Value::Text).collect());
-    let mut map = Map::of([("origins", list(origins.into_iter().map(str::to_owned).collect()))]);
-    let of = |entry: Option<&Entry>, convert: fn(&str) -> Option<String>| -> Option<Vec<String>> {
-        let texts = entry.map(|entry| texts(&entry.value)).unwrap_or_default();
-        texts.into_iter().filter(|text| *text != "*").map(convert).collect()
-    };
-    for (key, entry, convert) in [
-        ("methods", methods, crate::matching::method as fn(&str) -> Option<String>),
-        ("headers", headers, name),
-        ("expose", expose, name),
-    ] {
-        let texts = of(entry, convert)?;
-        map.set_some(key, (!texts.is_empty()).then(|| list(texts)));
-    }
-    map.set_some("credentials", allows_credentials.then_some(true));
-    let age = age.and_then(|entry| entry.value.number()).filter(|age| (1..=86_400).contains(age));
-    map.set_some("max_age", age.map(|age| format!("{age}s")));
-    Some(map)
 }

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::conditions::{name, network};
+use super::conditions::network;
 use super::model::{Item, duration, texts};
 use crate::draft::value::{Map, Value};
 use crate::draft::{Algorithm, Draft, Interval, Limit, Match, Mode};
 use crate::fields::{Fields, Spelling, setting};
+use crate::header_fields;
 use crate::report::{Report, Verdict};
 use crate::tree::{Entry, Node};
 
@@ -100,7 +101,7 @@ pub(super) fn read_source(
         read_strategy(item, strategy, draft, report);
         return Source::Ip;
     }
-    let field = header.and_then(|entry| name(entry.value.text()?));
+    let field = header.and_then(|entry| header_fields::name(entry.value.text()?));
     if let (Some(entry), Some(field)) = (header, field) {
         report.same(&item.place_of(entry), item.setting(entry), "`client`");
         return Source::Header(field);

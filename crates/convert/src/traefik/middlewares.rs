@@ -262,7 +262,7 @@ fn forward_auth(node: &Node) -> Option<Effect> {
     let mut service = Map::of([("service", address.into())]);
     for (key, own) in [("authRequestHeaders", "headers"), ("authResponseHeaders", "pass")] {
         let names = Fields::of(node, Spelling::Relaxed).take(key).map(|entry| texts(&entry.value)).unwrap_or_default();
-        let names: Option<Vec<_>> = names.into_iter().map(super::conditions::name).collect();
+        let names: Option<Vec<_>> = names.into_iter().map(crate::header_fields::name).collect();
         let names = names.filter(|names| names.len() <= MAX_FIELDS)?;
         let values: Vec<_> = names.into_iter().map(Value::Text).collect();
         service.set_some(own, (!values.is_empty()).then_some(values));

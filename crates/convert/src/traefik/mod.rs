@@ -1,4 +1,4 @@
-//! Reads the configuration of Traefik: YAML files, labels in files of Docker Compose, and resources of Kubernetes.
+//! Reads the configuration of Traefik: YAML and TOML files, labels in files of Docker Compose, and resources of Kubernetes.
 //!
 //! `documents` brings all of them into one form, and `model` collects their items. `routers` writes the routes, with the
 //! conditions of their `rule`s, the `effects` of their `middlewares` and the upstreams of their `services`.
@@ -19,6 +19,7 @@ mod rule;
 mod services;
 #[cfg(test)]
 mod tests;
+mod toml;
 
 use self::entry_points::EntryPoints;
 use self::model::Model;
@@ -37,13 +38,14 @@ pub(crate) fn recognizes(_name: &str, text: &str) -> bool {
         || has("traefik.io/v1")
         || has("traefik.containo.us/v1")
         || (has("http:") && (has("routers:") || has("middlewares:")))
+        || (has("[entryPoints") && has("address"))
         || (has("entryPoints:") && has("address:"))
 }
 
 /// Converts the files.
 ///
 /// # Errors
-/// Fails if a file cannot be read or parsed, is TOML, or the rule file would be too large.
+/// Fails if a file cannot be read or parsed, or the rule file would be too large.
 pub(crate) fn convert(input: &mut Input<'_>, draft: &mut Draft, report: &mut Report) -> Result<(), ConvertError> {
     let replicas = input.options.replicas;
     let documents = documents::read(input)?;

@@ -238,10 +238,21 @@ kind: ConfigMap
 }
 
 #[test]
-fn toml_is_an_error() {
-    let texts: Texts = [("traefik.toml", "[http.routers.a]\nrule = \"Host(`a`)\"\n")].into_iter().collect();
-    let error = convert(&["traefik.toml".into()], &texts, &Options::default()).unwrap_err();
-    assert_eq!(error.to_string(), "traefik.toml:1: TOML is not read: write the configuration as YAML");
+fn toml_is_converted_as_yaml_is() {
+    let toml = "[http.routers.a]\nrule = \"PathPrefix(`/a`)\"\nservice = 's'\nmiddlewares = [ 'm' ]\n\
+                [http.middlewares.m.rateLimit]\naverage = 10\nburst = 2_0\n\
+                [[http.services.s.loadBalancer.servers]]\nurl = \"http://10.0.0.1:9000\"\n\
+                [[http.services.s.loadBalancer.servers]]\nurl = \"http://10.0.0.2:9000\"\n";
+    let yaml = "http:\n  routers: { a: { rule: 'PathPrefix(`/a`)', service: s, middlewares: [m] } }\n  middlewares: { m: { \
+                rateLimit: { average: 10, burst: 20 } } }\n  services: { s: { loadBalancer: { servers: [{ url: \
+                'http://10.0.0.1:9000' }, { url: 'http://10.0.0.2:9000' }] } } }\n";
+    let rules = |name: &str, text: &str| {
+        let files = Texts::from([(name, text)]);
+        let found = convert(&[name.into()], &files, &Options::default()).unwrap();
+        let lines = found.rules.lines().skip(1).map(|line| line.split(" # ").next().unwrap_or_default().to_owned());
+        lines.collect::<Vec<_>>()
+    };
+    assert_eq!(rules("traefik.toml", toml), rules("traefik.yaml", yaml));
 }
 
 #[test]

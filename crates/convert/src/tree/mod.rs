@@ -3,6 +3,7 @@
 //! Time and memory are bounded: the tree is built without recursion, its depth is limited, and an alias counts all values
 //! and bytes that it repeats.
 
+pub(crate) mod branch;
 mod builder;
 #[cfg(test)]
 mod tests;

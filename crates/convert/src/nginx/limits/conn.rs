@@ -1,7 +1,7 @@
 //! `limit_conn`: bounds of requests in flight. nginx counts each request, also the requests of an HTTP/2 connection.
 
 use super::Zone;
-use super::key::{Key, keys};
+use super::key::Key;
 use crate::draft::value::{Map, Value};
 use crate::nginx::Conversion;
 use crate::nginx::scope::Scope;
@@ -39,7 +39,7 @@ impl<'c> Conversion<'c, '_> {
             self.notes.lost(directive, "its zone is not defined, or its number is not within 1 and 1000000");
             return;
         };
-        let branches = self.variables.values(zone.key, &scope.assigned).and_then(|branches| keys(&branches));
+        let branches = self.keys_of(zone, scope);
         match branches.as_deref() {
             Ok([]) => self.notes.same(directive, "without effect: the key of its zone is always empty"),
             Ok([key]) => self.bound(directive, zone, key, number, bounds),

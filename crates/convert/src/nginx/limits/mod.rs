@@ -14,6 +14,7 @@ use self::law::Law;
 use super::Conversion;
 use super::scope::Scope;
 use super::syntax::Directive;
+use super::values::Unknown;
 use super::values::template::{Part, parts};
 use crate::draft::{Limit, LimitUse, Mode};
 
@@ -118,15 +119,14 @@ impl<'c> Conversion<'c, '_> {
             assigned: assigned_in(zone.key, scope),
         };
         if let Some(names) = self.zones.made.get(&used).cloned() {
-            if names.is_empty() {
+            if names.is_empty() && self.keys_of(zone, scope).is_err() {
                 self.notes.lost(directive, "the key of its zone is not supported");
             } else {
                 self.notes.same(directive, used.law.algorithm());
             }
             return names;
         }
-        let branches = self.variables.values(zone.key, &scope.assigned).and_then(|branches| keys(&branches));
-        let names = match branches {
+        let names = match self.keys_of(zone, scope) {
             Ok(keys) => self.make_limits(&used, directive, zone, &keys),
             Err(reason) => {
                 self.notes.lost(zone.directive, format!("the key is not supported: {reason}"));
@@ -136,6 +136,15 @@ impl<'c> Conversion<'c, '_> {
         };
         self.zones.made.insert(used, names.clone());
         names
+    }
+
+    /// Returns the keys of a zone in a block. A server without a name has an empty `$server_name`, which is not counted.
+    fn keys_of(&self, zone: Zone<'c>, scope: &Scope<'c>) -> Result<Vec<Key>, Unknown> {
+        let name = scope.last("server_name").and_then(|names| names.arg(0)).unwrap_or_default();
+        if name.is_empty() && matches!(zone.key, "$server_name" | "${server_name}") {
+            return Ok(Vec::new());
+        }
+        keys(&self.variables.values(zone.key, &scope.assigned)?)
     }
 
     /// Adds the shared limits of a use of a zone.

@@ -1,11 +1,11 @@
 //! `allow` and `deny`: routes that respond with 403.
 
 use super::Target;
+use super::guards::{access, satisfies_any};
 use crate::draft::Match;
 use crate::nginx::Conversion;
 use crate::nginx::action::Action;
 use crate::nginx::client::network;
-use crate::nginx::guards::{access, satisfies_any};
 use crate::nginx::syntax::Directive;
 
 /// The most rules of a block.

@@ -1,35 +1,13 @@
 //! Protections that are lost: authentication, lists of addresses, and conditions that reject requests. The route of their
 //! block is closed, because it would admit requests that nginx rejects.
 
-use super::Conversion;
-use super::locations::Target;
-use super::scope::Scope;
-use super::syntax::Directive;
+use super::Target;
 use crate::draft::Match;
+use crate::nginx::Conversion;
 use crate::nginx::action::Action;
-
-/// Directives that reject requests, unless their value is `off`. The rule file has none of them.
-const AUTHENTICATION: [&str; 14] = [
-    "auth_basic",
-    "auth_request",
-    "auth_jwt",
-    "auth_jwt_require",
-    "auth_require",
-    "auth_oidc",
-    "auth_digest",
-    "auth_ldap",
-    "auth_pam",
-    "auth_gss",
-    "access_by_lua",
-    "access_by_lua_block",
-    "access_by_lua_file",
-    "js_access",
-];
-
-/// Returns `true` if the directive enables an authentication.
-pub(super) fn is_authentication(directive: &Directive) -> bool {
-    AUTHENTICATION.contains(&directive.name()) && directive.arg(0) != Some("off")
-}
+use crate::nginx::scope::Scope;
+use crate::nginx::settings::{AUTHENTICATION, is_authentication};
+use crate::nginx::syntax::Directive;
 
 /// Returns the `allow` and `deny` of the innermost block that has any, in their order.
 pub(super) fn access<'c>(scope: &Scope<'c>) -> Vec<&'c Directive> {

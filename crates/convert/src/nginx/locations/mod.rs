@@ -3,6 +3,7 @@
 mod access;
 mod action;
 mod found;
+mod guards;
 
 use std::rc::Rc;
 

@@ -7,6 +7,16 @@ const WHITELIST: &str = "geo $limited { default 1; 10.0.0.0/8 0; 10.9.0.0/16 1; 
      limit_req_zone $key zone=one:1m rate=1r/s;";
 
 #[test]
+fn servers_without_a_name_have_an_empty_key() {
+    let zones = "limit_req_zone $server_name zone=one:1m rate=1r/s;";
+    for (name, count) in [("", 0), ("server_name a.example;", 1)] {
+        let server = format!("{name} location / {{ limit_req zone=one; proxy_pass http://a; }}");
+        let conversion = convert(&format!("http {{ {zones} server {{ listen 80; {server} }} }}"));
+        assert_eq!(lines(&conversion, "algorithm:").len(), count, "{name}\n{}", conversion.rules);
+    }
+}
+
+#[test]
 fn geo_and_map_leave_clients_out() {
     let conversion = convert(&with_limits(WHITELIST, "limit_req zone=one;"));
     let clients = ["10.0.0.1", "192.0.2.1", "10.9.0.1", "10.255.0.1", "2001:db8::1"];

@@ -39,7 +39,9 @@ fn convert(text: &str) -> Conversion {
 
 /// Returns an `http` block with these directives, and a server that forwards all requests with `limits`.
 fn with_limits(http: &str, limits: &str) -> String {
-    format!("http {{ {http} server {{ listen 80; location / {{ {limits} proxy_pass http://127.0.0.1:9000; }} }} }}")
+    format!(
+        "http {{ {http} server {{ listen 80; server_name a.example; location / {{ {limits} proxy_pass http://127.0.0.1:9000; }} }} }}"
+    )
 }
 
 fn request(time: u64, client: &str, target: &str) -> Request {

@@ -1,7 +1,6 @@
 //! Filters that reject requests, and are lost: the routes that they protect are closed.
 
 use super::At;
-use super::hosts::Host;
 use crate::guards::is_protective;
 use crate::tree::Node;
 
@@ -34,8 +33,8 @@ impl<'a> Guard<'a> {
     }
 
     /// Returns the guard for comments, unless a route or its virtual host turns it off.
-    pub(super) fn closes(&self, route: At<'a>, host: &Host<'a>) -> Option<String> {
-        let own = [route, host.node].into_iter().find_map(|at| at.at(&["typed_per_filter_config", self.name]));
+    pub(super) fn closes(&self, route: At<'a>, host: At<'a>) -> Option<String> {
+        let own = [route, host].into_iter().find_map(|at| at.at(&["typed_per_filter_config", self.name]));
         let is_on = match own {
             None => self.is_on,
             Some(config) if config.flag("disabled") => false,

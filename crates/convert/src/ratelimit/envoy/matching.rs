@@ -2,6 +2,7 @@
 
 use super::At;
 use crate::draft::Match;
+use crate::matching;
 use crate::ratelimit::values::{header_conditions, query_conditions};
 use crate::report::Report;
 
@@ -11,7 +12,7 @@ pub(super) fn matches(node: At<'_>, report: &mut Report) -> Option<Match> {
     for (key, value, place) in node.entries() {
         match key {
             "prefix" | "path" | "path_separated_prefix" | "safe_regex" | "path_match_policy" | "connect_matcher" => {
-                matches.paths.push(path(key, value, report)?);
+                matches.paths.extend(paths(key, value, report)?);
             }
             "case_sensitive" => matches.ignores_case = value.node.flag() == Some(false),
             "grpc" => matches.headers.set("content-type", super::one("prefix", "application/grpc")),
@@ -34,8 +35,8 @@ pub(super) fn matches(node: At<'_>, report: &mut Report) -> Option<Match> {
     Some(matches)
 }
 
-/// Returns the pattern of a path. `None`, with a finding, if the rule file cannot have it.
-fn path(key: &str, value: At<'_>, report: &mut Report) -> Option<String> {
+/// Returns the patterns of a path. `None`, with a finding, if the rule file cannot have it.
+fn paths(key: &str, value: At<'_>, report: &mut Report) -> Option<Vec<String>> {
     let text = value.node.text().or_else(|| value.text("regex")).unwrap_or_default();
     let pattern = match key {
         "prefix" => prefix(text),
@@ -44,12 +45,25 @@ fn path(key: &str, value: At<'_>, report: &mut Report) -> Option<String> {
             "" => "/".to_owned(),
             path => path.to_owned(),
         }),
+        "safe_regex" => {
+            // Envoy compares the whole path.
+            let form = matching::path_of_regex(&format!("{}$", text.trim_end_matches('$')));
+            if let Some(form) = form {
+                let reason = format!("its patterns also match other paths: {}", form.paths.join(" "));
+                match form.is_wider {
+                    true => report.lost(&value.place(), format!("{key}: {text}"), reason),
+                    false => report.same(&value.place(), format!("{key}: {text}"), "`match.path`"),
+                }
+                return Some(form.paths);
+            }
+            None
+        }
         _ => None,
     };
     if pattern.is_none() {
         report.lost(&value.place(), format!("{key}: {text}"), "the route is left out: write patterns of its paths");
     }
-    pattern
+    pattern.map(|pattern| vec![pattern])
 }
 
 fn merge(matches: &mut Match, own: Match) {

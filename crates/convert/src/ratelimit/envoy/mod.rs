@@ -4,6 +4,7 @@
 //! the rule file, in which the first route applies; `route` reads a route, and `cluster` an upstream.
 
 mod action;
+mod camel;
 mod cluster;
 mod fields;
 mod filters;
@@ -17,6 +18,7 @@ mod tls;
 
 use std::collections::{HashMap, HashSet};
 
+pub(super) use self::camel::{is_camel, to_snake};
 use self::filters::Filters;
 use self::guards::Guard;
 use super::domain::Domain;

@@ -39,7 +39,7 @@ impl<'a> Conversion<'a, '_> {
                 [("status", filters.status().into()), ("content_type", "text/plain".into()), ("body", "".into())];
             route.reject = Map::of(reject);
         }
-        if let Some(setting) = filters.guards.iter().find_map(|guard| guard.closes(node, host)) {
+        if let Some(setting) = filters.guards.iter().find_map(|guard| guard.closes(node, host.node)) {
             route.close(setting);
         }
         self.report.same(&place, format!("route {}", route.name), "");
