@@ -16,6 +16,9 @@ use self::builder::Builder;
 use crate::error::ConvertError;
 use crate::report::Place;
 
+/// The most commas and brackets of a text. The parser keeps all of them until the end of the first list or map in brackets.
+const MAX_MARKS: usize = 500_000;
+
 /// A value with its line.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
@@ -51,6 +54,10 @@ pub(crate) struct Entry {
 /// Fails if the text is not YAML, or exceeds a bound.
 pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Node>, ConvertError> {
     let file: Arc<str> = file.into();
+    if memchr::memchr3_iter(b',', b'[', b'{', text.as_bytes()).count() > MAX_MARKS {
+        let message = format!("more than {MAX_MARKS} commas and brackets");
+        return Err(ConvertError::Syntax { place: Place { file, line: 1 }, message });
+    }
     let mut builder = Builder::default();
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {

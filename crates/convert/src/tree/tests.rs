@@ -44,6 +44,11 @@ fn deep_nesting_ends_with_an_error() {
 }
 
 #[test]
+fn marks_are_bounded_before_the_text_is_parsed() {
+    assert_eq!(message(&format!("[{}]", "a,".repeat(500_001))), "a.yaml:1: more than 500000 commas and brackets");
+}
+
+#[test]
 fn syntax_errors_have_their_place() {
     assert!(message("a: b\nc: [").starts_with("a.yaml:"));
     assert!(message("? [a]\n: b").contains("a key must be a text"));
