@@ -58,7 +58,7 @@ pub struct RuleSet {
     has_total_timeouts: bool,
     /// Whether a limit applies only at some times of the week.
     pub reads_time: bool,
-    /// Whether the cost of a limit depends on the bodies of requests.
+    /// Whether a limit depends on the bodies of requests, or on responses.
     pub reads_bodies: bool,
 }
 

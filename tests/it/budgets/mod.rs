@@ -1,6 +1,7 @@
 //! Limits of the tokens that responses of a language model report.
 
 mod checked;
+mod forms;
 mod kills;
 mod late_charges;
 mod leaving;

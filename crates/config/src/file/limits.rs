@@ -27,7 +27,6 @@ use tidegate_rules::request::facts::Scheme;
 use tidegate_rules::request::identity::IdentityKind;
 use tidegate_rules::route::{Case, RejectionPreset};
 use tidegate_rules::rules::{EncodedSlash, Slashes, Underscores};
-use tidegate_usage::Api;
 
 pub(super) const MAX_PERMITS: u64 = MAX_RATE as u64;
 const MAX_QUEUE: u64 = 100_000;
@@ -350,19 +349,33 @@ shape! {
         default: u64 = Integer(0, MAX_PERMITS), Optional;
         /// The highest cost. A request with a higher value is rejected with 400.
         max: u64 = Integer(1, MAX_PERMITS), Optional;
-        /// The API of the upstream, instead of `header` and `json`. The response reports the cost in tokens.
-        usage: Api = Word(Api::WORDS), Optional;
-        /// The permits that a token costs, by kind. By default, each costs one.
+        /// The number in the response that is the cost, instead of `header` and `json`. The API of the upstream, whose responses report
+        /// tokens: `openai`, `openai_responses`, `anthropic`, `gemini` or `bedrock`. Or `header:NAME`, a header field of the response;
+        /// `bytes` of its body; `milliseconds` until its end; or members of its JSON body.
+        usage: ValueOrMap<String, UsageMembers> = OrMap(&Text, &USAGE_MEMBERS), Optional;
+        /// The permits that a token costs, by kind. By default, each costs one. A number without kinds counts as output.
         weights: Weights = Map(&WEIGHTS), Optional;
         /// The bounds of requests that do not have them. Required with `usage`.
         reserve: Reserve = Map(&RESERVE), Optional;
-        /// The most tokens of input that the models of the upstream accept. Without it, requests are rejected with 400 that add
+        /// With an API as `usage`: the most tokens of input that the models of the upstream accept. Without it, requests are rejected with 400 that add
         /// input which they do not have, such as images, files, stored conversations and tools of the upstream.
         max_input: u64 = Integer(1, MAX_PERMITS), Optional;
         /// The effect on the reservations of a gateway that has died. By default, `charge`.
         on_lost: OnLost = Word(OnLost::WORDS), Optional;
-        /// The action if a client leaves before the usage of its request is known. By default, `drain`.
+        /// The action if a client leaves before the tokens of its request are known. By default, `drain`.
         on_disconnect: OnDisconnect = Word(OnDisconnect::WORDS), Optional;
+    }
+}
+
+shape! {
+    /// The members of a JSON body, or of the events of a stream, that have the usage. Of several values, the last one counts.
+    USAGE_MEMBERS: UsageMembers = "`usage`" {
+        /// The tokens of the input, such as `json:/usage/input`.
+        input: String = Text, Optional;
+        /// The tokens of the output.
+        output: String = Text, Optional;
+        /// All tokens. Those that `input` and `output` do not have count as output.
+        total: String = Text, Optional;
     }
 }
 
@@ -383,8 +396,10 @@ shape! {
 shape! {
     /// The bounds of requests that do not have them.
     RESERVE: Reserve = "`reserve`" {
-        /// The bound of each output in tokens. It is written into requests without one.
-        output: u64 = Integer(1, MAX_PERMITS), Required("output: 4096");
+        /// With an API as `usage`: the bound of each output in tokens. It is written into requests without one.
+        output: u64 = Integer(1, MAX_PERMITS), Optional;
+        /// With any other `usage`: the most that a response reports. Each request reserves it.
+        total: u64 = Integer(1, MAX_PERMITS), Optional;
     }
 }
 

@@ -56,18 +56,18 @@ struct State {
 }
 
 impl ApiFields {
-    /// Returns the fields for a decided request. Limits of usage count tokens, and all others count requests. Returns `None` if
+    /// Returns the fields for a decided request. Limits of tokens and of requests have fields, and costs in other units have none. Returns `None` if
     /// the route sends none, or if the store did not decide.
     pub fn new(headers: RateLimitHeaders, charges: &Charges<'_>) -> Option<Self> {
         let now = charges.decided_at().filter(|_| headers.openai || headers.anthropic)?;
-        let tightest = |of_tokens: bool| {
+        let tightest = |counts: fn(&Limit) -> bool| {
             let visible = charges.iter().filter(|entry| entry.limit.is_visible_to_clients());
-            let counting = visible.filter(|entry| counts_tokens(entry.limit) == of_tokens);
+            let counting = visible.filter(|entry| counts(entry.limit));
             let decided = counting.filter_map(|entry| Some((entry.charge.limiter.quota.full(), entry.decision?)));
             let tightest = decided.min_by_key(|(_, decision)| (decision.remaining, Reverse(decision.reset)));
             tightest.map(|(limit, decision)| State { limit, remaining: decision.remaining, reset: decision.reset })
         };
-        Some(Self { states: [tightest(false), tightest(true)], headers, now })
+        Some(Self { states: [tightest(counts_requests), tightest(counts_tokens)], headers, now })
     }
 
     /// Sets the fields of a response. Replaces the fields of an upstream, whose limits the clients do not share.
@@ -95,7 +95,12 @@ impl ApiFields {
 
 /// Returns `true` if the permits of a limit are tokens.
 pub fn counts_tokens(limit: &Limit) -> bool {
-    limit.permits.usage().is_some()
+    limit.permits.usage().is_some_and(|cost| cost.source.counts_tokens())
+}
+
+/// Returns `true` if the permits of a limit are requests, and not a cost that responses report.
+fn counts_requests(limit: &Limit) -> bool {
+    limit.permits.usage().is_none()
 }
 
 /// Returns a time span as OpenAI writes it: `120ms`, `7s`, `6m0s`, `1h0m0s`.

@@ -95,7 +95,7 @@ pub(super) fn forward<B>(request: &mut Request<B>, record: &mut RequestRecord<'_
         peek.replace(changed);
     }
     // The gateway reads the response.
-    if metering.is_some() {
+    if metering.as_ref().is_some_and(|metering| metering.reads_body()) {
         request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
     metering

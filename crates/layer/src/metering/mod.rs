@@ -1,28 +1,35 @@
 //! Requests whose cost is known only after the response: their reservations, from the decision to the settlement.
 
 mod peek;
+mod response_reader;
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use http::HeaderMap;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 pub use self::peek::{PeekBody, PeekError, PeekFunction, PeekFuture};
+pub use self::response_reader::ResponseReader;
 use tidegate_metrics::LimitMetrics;
 use tidegate_rules::charge::ChargeKind;
 use tidegate_rules::limits::budget::{OnDisconnect, UsageCost};
+use tidegate_rules::limits::usage_source::UsageSource;
 use tidegate_rules::rules::{Charges, LimitCharge};
 use tidegate_store::{Reservation, Store};
-use tidegate_usage::{Api, Usage, UsageReader, Weights};
+use tidegate_usage::{Usage, Weights};
 
 /// The open reservations of a request. If it is dropped before an upstream can have received the request, nothing is charged;
 /// otherwise, all that is reserved is charged.
 #[derive(Debug)]
 pub struct Metering {
-    api: Api,
+    source: UsageSource,
     /// The gateway has requested the usage at the end of the stream, and the client has not.
     removes_usage: bool,
     on_disconnect: OnDisconnect,
     is_sent: AtomicBool,
+    sent_at: OnceLock<Instant>,
     /// `None` after the settlement.
     open: Mutex<Option<Vec<(Reservation, Weights)>>>,
 }
@@ -53,14 +60,16 @@ impl Metering {
             first = first.or(Some(cost));
             open.push((reservation, cost.weights));
         }
-        let UsageCost { api, on_disconnect, .. } = *first?;
+        let UsageCost { source, on_disconnect, .. } = first?;
         let (is_sent, open) = (AtomicBool::new(false), Mutex::new(Some(open)));
-        Some(Self { api, removes_usage, on_disconnect, is_sent, open })
+        let (source, on_disconnect) = (source.clone(), *on_disconnect);
+        Some(Self { source, removes_usage, on_disconnect, is_sent, sent_at: OnceLock::new(), open })
     }
 
     /// Records that the request is going to be sent: an upstream may receive it.
     pub fn record_sent(&self) {
         self.is_sent.store(true, Ordering::Relaxed);
+        self.sent_at.get_or_init(Instant::now);
     }
 
     /// Records that no upstream has received the request.
@@ -68,9 +77,14 @@ impl Metering {
         self.is_sent.store(false, Ordering::Relaxed);
     }
 
-    /// Returns a reader of the response, which has this `Content-Type`.
-    pub fn reader(&self, content_type: &[u8]) -> UsageReader {
-        UsageReader::new(&self.api.format(), content_type)
+    /// Returns a reader of the response, which has these header fields.
+    pub fn reader(&self, headers: &HeaderMap) -> ResponseReader {
+        ResponseReader::new(&self.source, headers, *self.sent_at.get_or_init(Instant::now))
+    }
+
+    /// Returns `true` if the cost is in the body of the response, which must not be compressed.
+    pub fn reads_body(&self) -> bool {
+        self.source.reads_body()
     }
 
     /// Returns `true` if the client must not receive the event with the usage.

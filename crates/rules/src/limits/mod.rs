@@ -8,3 +8,4 @@ pub mod policy;
 pub mod rates;
 pub mod rule;
 pub mod status_range;
+pub mod usage_source;

@@ -225,12 +225,17 @@ impl Route {
 
     /// Returns the API of the upstream, if the cost of a limit depends on it. All limits of a route have one API.
     pub fn api(&self) -> Option<Api> {
-        self.limits.iter().find_map(|limit| Some(limit.permits.usage()?.api))
+        self.limits.iter().find_map(|limit| limit.permits.usage()?.source.api())
+    }
+
+    /// Returns `true` if the cost of a limit is known only after the response.
+    pub fn has_budget(&self) -> bool {
+        self.limits.iter().any(|limit| limit.permits.usage().is_some())
     }
 
     /// Returns the bound of each output that is written into requests without one, in tokens: the lowest of all limits.
     pub fn output_bound(&self) -> Option<u32> {
-        self.limits.iter().filter_map(|limit| Some(limit.permits.usage()?.output)).min()
+        self.limits.iter().filter_map(|limit| limit.permits.usage()?.output()).min()
     }
 
     /// Returns `true` if the `Content-Length` is too large. Checked for all requests before they are forwarded.
@@ -349,9 +354,9 @@ impl Routes {
         self.bodies.get(position)?.as_deref()
     }
 
-    /// Returns `true` if a route reads bodies.
+    /// Returns `true` if a route reads bodies of requests or the costs of responses.
     pub(crate) fn read_bodies(&self) -> bool {
-        self.bodies.iter().any(Option::is_some)
+        self.bodies.iter().any(Option::is_some) || self.list.iter().any(Route::has_budget)
     }
 
     /// Returns the credentials that conditions of any route read. `None` for most rule files.

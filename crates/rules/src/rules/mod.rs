@@ -292,7 +292,7 @@ impl Rules {
         self.when.iter().any(|when| when.schedule.is_some())
     }
 
-    /// Returns `true` if a limit depends on the bodies of requests.
+    /// Returns `true` if a limit depends on the bodies of requests, or on responses.
     #[doc(hidden)]
     pub fn reads_bodies(&self) -> bool {
         self.routes.read_bodies()

@@ -28,7 +28,7 @@ words! {
 }
 
 /// The format of responses. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format {
     pointers: Arc<Pointers>,
     has_cache_in_input: bool,

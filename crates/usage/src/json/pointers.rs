@@ -6,7 +6,7 @@ pub struct Field(pub u8);
 
 /// Places in a JSON text: JSON pointers (RFC 6901). As an extension, the segment `*` matches each element of an array, and
 /// each member of an object that no other pointer names.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pointers {
     nodes: Vec<Node>,
 }
@@ -37,7 +37,7 @@ pub const MAX_KEY: usize = 64;
 /// The most segments of all pointers.
 const MAX_NODES: usize = 256;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Node {
     children: Vec<(Segment, NodeId)>,
     field: Option<Field>,

@@ -1,10 +1,12 @@
 //! The cost of a request by the usage that its response reports: `permits: { usage: ... }`.
 
 use super::capacity::{Capacity, check_capacity};
+use super::usage_source::usage_source;
 use crate::check::{Checked, convert, present_keys, reject_keys};
 use crate::file::{Limit, Permits, Weights};
-use crate::problem::{Problems, quote};
-use tidegate_rules::limits::budget::UsageCost;
+use crate::problem::{Location, Problems, quote};
+use tidegate_rules::limits::budget::{Reserve, UsageCost};
+use tidegate_rules::limits::usage_source::UsageSource;
 use tidegate_usage::Weights as TokenWeights;
 
 /// Converts the cost by usage of a limit.
@@ -17,30 +19,63 @@ pub(super) fn usage_cost(
     let keys = present_keys!(from, header json default max);
     let checked = reject_keys(&keys, "with `usage`: the response reports the cost", "leave it out", problems);
     let checked = check_limit(raw, problems).and(checked);
-    let weights = weights(from, problems);
-    let output = from.reserve.optional(problems);
-    let Some(reserve) = output? else {
-        let message = "`usage` needs `reserve`: a request without a bound of its output gets this one".to_owned();
-        let help = "for example `reserve: { output: 4096 }`";
-        return Err(problems.add_missing(from.usage.location, "reserve", message, help));
-    };
-    let output =
-        reserve.output.required(problems).and_then(|output| convert(*output, reserve.output.location, problems));
+    let source = usage_source(&from.usage, problems);
+    let weights = weights(from, source.as_ref().ok(), problems);
+    let reserve = source.as_ref().map_err(|reported| *reported).and_then(|source| reserve(from, source, problems));
     let max_input = from.max_input.optional(problems)?.copied();
     let max_input = max_input.map(|max| convert(max, from.max_input.location, problems)).transpose();
     let (on_lost, on_disconnect) = (from.on_lost.or_default(problems), from.on_disconnect.or_default(problems));
     checked?;
-    let cost = UsageCost {
-        api: *from.usage.required(problems)?,
-        weights: weights?,
-        output: output?,
-        max_input: max_input?,
-        on_lost: on_lost?,
-        on_disconnect: on_disconnect?,
+    let (reserve, at) = reserve?;
+    let (source, weights, on_lost, on_disconnect) = (source?, weights?, on_lost?, on_disconnect?);
+    let cost = UsageCost { source, weights, reserve, max_input: max_input?, on_lost, on_disconnect };
+    let consequence = match reserve {
+        Reserve::Output(_) => "a request without a bound of its output would never pass",
+        Reserve::Total(_) => "no request would ever pass",
     };
-    let (least, consequence) = (cost.least_bound().into(), "a request without a bound of its output would never pass");
-    check_capacity(least, capacity, "reserve", consequence, reserve.output.location, problems)?;
+    check_capacity(cost.least_bound().into(), capacity, "reserve", consequence, at, problems)?;
     Ok(cost)
+}
+
+/// Converts `reserve`, with the location of its number. Reports keys that have no effect with this `usage`.
+fn reserve(from: &Permits, source: &UsageSource, problems: &mut Problems) -> Checked<(Reserve, Location)> {
+    let unread = match source {
+        UsageSource::Api(_) => Vec::new(),
+        UsageSource::Members(_) => present_keys!(from, max_input),
+        UsageSource::Header(_) | UsageSource::Bytes | UsageSource::Milliseconds => {
+            present_keys!(from, max_input on_disconnect)
+        }
+    };
+    let reason = format!("with this `usage`, {}", quote(&source.to_string()));
+    let checked = reject_keys(&unread, &reason, "leave it out", problems);
+    let is_api = source.api().is_some();
+    let (key, message, help) = match is_api {
+        true => (
+            "output",
+            "`usage` needs `reserve`: a request without a bound of its output gets this one",
+            "for example `reserve: { output: 4096 }`",
+        ),
+        false => (
+            "total",
+            "`usage` needs `reserve`: the request does not have the most that its response reports",
+            "for example `reserve: { total: 4096 }`",
+        ),
+    };
+    let Some(raw) = from.reserve.optional(problems)? else {
+        return Err(problems.add_missing(from.usage.location, "reserve", message.to_owned(), help));
+    };
+    let (number, others) = match is_api {
+        true => (&raw.output, present_keys!(raw, total)),
+        false => (&raw.total, present_keys!(raw, output)),
+    };
+    let checked = reject_keys(&others, &reason, "write the other key of `reserve`", problems).and(checked);
+    let Some(reserved) = number.optional(problems)? else {
+        let message = format!("`reserve` needs {}", quote(key));
+        return Err(problems.add_missing(from.reserve.location, key, message, help));
+    };
+    let reserved = convert(*reserved, number.location, problems)?;
+    checked?;
+    Ok((if is_api { Reserve::Output(reserved) } else { Reserve::Total(reserved) }, number.location))
 }
 
 /// Reports the keys of `usage` in a limit without it.
@@ -63,12 +98,20 @@ fn check_limit(raw: &Limit, problems: &mut Problems) -> Checked<()> {
     }
 }
 
-fn weights(from: &Permits, problems: &mut Problems) -> Checked<TokenWeights> {
-    let Some(Weights { input, cached_input, cache_write, output }) = from.weights.optional(problems)? else {
-        return Ok(TokenWeights::default());
-    };
+/// Converts `weights`. Reports kinds that responses do not report.
+fn weights(from: &Permits, source: Option<&UsageSource>, problems: &mut Problems) -> Checked<TokenWeights> {
+    let Some(raw) = from.weights.optional(problems)? else { return Ok(TokenWeights::default()) };
+    let mut unused = Vec::new();
+    if let Some(source) = source.filter(|source| source.api().is_none()) {
+        unused = present_keys!(raw, cached_input cache_write);
+        unused.extend(if source.has_input() { Vec::new() } else { present_keys!(raw, input) });
+        unused.extend(if source.has_output() { Vec::new() } else { present_keys!(raw, output) });
+    }
+    let checked = reject_keys(&unused, "with this `usage`, which does not report it", "leave it out", problems);
+    let Weights { input, cached_input, cache_write, output } = raw;
     let [input, cached_input, cache_write, output] = [input, cached_input, cache_write, output]
         .map(|weight| weight.optional(problems).map(|weight| weight.copied().unwrap_or(1.0)));
     let weights = TokenWeights::new(input?, cached_input?, cache_write?, output?);
+    checked?;
     weights.ok_or_else(|| problems.reported(from.weights.location))
 }

@@ -15,6 +15,7 @@ pub(crate) mod route_limits;
 pub(crate) mod schedule;
 pub(crate) mod shared_limits;
 pub(crate) mod spread;
+pub(crate) mod usage_source;
 pub(crate) mod windows;
 
 use std::sync::Arc;

@@ -197,8 +197,10 @@ impl RouteReader<'_> {
         let Self { context, field_check, .. } = *self;
         let limits = route_limits::limits(raw, context, &mut self.shared, when, problems);
         let limits = limits::check_identities(raw, context, problems).and(limits);
-        let limits = limits
-            .and_then(|limits| limits::body::check_number(&limits, raw.limits.location, problems).map(|()| limits));
+        let at = raw.limits.location;
+        let limits = limits.and_then(|limits| limits::body::check_number(&limits, at, problems).map(|()| limits));
+        let limits =
+            limits.and_then(|limits| limits::usage_source::check_single(&limits, at, problems).map(|()| limits));
         redisson::reject_duplicate_keys(limits_of(context.file, raw), problems);
         if let Some(check) = field_check {
             check.check_route(raw, problems);

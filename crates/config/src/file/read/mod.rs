@@ -32,7 +32,6 @@ use tidegate_rules::rules::{EncodedSlash, Slashes, Underscores};
 use tidegate_rules::settings::tls::TlsVersion;
 use tidegate_rules::settings::upstream::{BalanceMethod, EjectMode, Protocol, RetryMode};
 use tidegate_service::Window;
-use tidegate_usage::Api;
 
 /// A type of values in the rule file.
 pub(crate) trait FromYaml: Sized {
@@ -166,7 +165,7 @@ macro_rules! read_words {
 }
 
 read_words! {
-    AccessLogFormat, AlgorithmName, Api, BalanceMethod, Case, Coding, DashboardMode, Duplicates, EjectMode, EncodedSlash, IdentityKind, Mode,
+    AccessLogFormat, AlgorithmName, BalanceMethod, Case, Coding, DashboardMode, Duplicates, EjectMode, EncodedSlash, IdentityKind, Mode,
     OnDisconnect, OnLost, OnMissingClient, OnServiceFailure, OnStoreFailure, Protocol, RateLimitFields, RejectionPreset, RetryMode, Scheme, Slashes, TlsVersion, Underscores, UpstreamUse, Window,
 }
 

@@ -14,9 +14,9 @@ use tokio::time::timeout;
 
 use crate::transport::BodyData;
 use crate::upstream::{BoxError, ResponseBody};
-use tidegate_layer::metering::Metering;
+use tidegate_layer::metering::{Metering, ResponseReader};
 use tidegate_rules::limits::budget::OnDisconnect;
-use tidegate_usage::{Usage, UsageEventFilter, UsageReader};
+use tidegate_usage::{Usage, UsageEventFilter};
 
 /// How long the rest of a response is read after its client has left.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ pub(super) struct MeteredBody {
 /// Reads the usage of one response.
 pub(super) struct Meter {
     /// `None` if the body cannot be read.
-    pub(super) reader: Option<UsageReader>,
+    pub(super) reader: Option<ResponseReader>,
     pub(super) metering: Arc<Metering>,
     /// The API charges nothing for a response without a usage.
     pub(super) is_free: bool,
@@ -52,8 +52,18 @@ impl Meter {
         }
     }
 
+    /// Settles the reservations after a part of the response. If its usage is not known, all that is reserved is charged.
+    fn break_off(self) {
+        self.metering.settle(self.reader.and_then(|reader| reader.usage_of_part()).as_ref());
+    }
+
+    /// Returns `true` if the rest of the response has the usage.
+    fn needs_rest(&self) -> bool {
+        self.reader.as_ref().is_some_and(ResponseReader::reads_content)
+    }
+
     /// Settles the reservations after the whole response.
-    fn finish(mut self) {
+    pub(super) fn finish(mut self) {
         let usage = self.reader.as_mut().and_then(|reader| {
             reader.end();
             reader.usage()
@@ -124,11 +134,8 @@ impl Body for MeteredBody {
             Ok(Some(data)) => Some(Ok(Frame::data(data.into()))),
             Ok(None) => self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))),
             Err(error) => {
-                // The usage is not known: the whole reservation is charged.
                 self.has_ended = true;
-                if let Some(meter) = self.meter.take() {
-                    meter.metering.settle(None);
-                }
+                self.meter.take().into_iter().for_each(Meter::break_off);
                 Some(Err(error))
             }
         })
@@ -148,11 +155,11 @@ impl Drop for MeteredBody {
     fn drop(&mut self) {
         let Some(meter) = self.meter.take() else { return };
         match (meter.metering.on_disconnect(), Handle::try_current()) {
-            (OnDisconnect::Drain, Ok(runtime)) if meter.reader.is_some() => {
+            (OnDisconnect::Drain, Ok(runtime)) if meter.needs_rest() => {
                 let body = std::mem::replace(&mut self.body, Full::default().into());
                 runtime.spawn(drain(body, meter));
             }
-            _ => meter.metering.settle(None),
+            _ => meter.break_off(),
         }
     }
 }
@@ -171,6 +178,6 @@ async fn drain(body: ResponseBody, mut meter: Meter) {
     };
     match timeout(DRAIN_TIMEOUT, read).await {
         Ok(Ok(())) => meter.finish(),
-        Ok(Err(_)) | Err(_) => meter.metering.settle(None),
+        Ok(Err(_)) | Err(_) => meter.break_off(),
     }
 }

@@ -1,19 +1,17 @@
-//! Reads the usage from the response to a request to a language model, while the response is forwarded, and settles the
-//! reservations of the request.
+//! Reads the cost of a request from its response while the response is forwarded, and settles the reservations of the request.
 
 mod body;
 
 use std::sync::Arc;
 
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::{HeaderMap, Response, StatusCode};
 
 use self::body::{Meter, MeteredBody};
 use crate::transport::Relay;
 use crate::upstream::ResponseBody;
 use tidegate_layer::layer::NotSent;
-use tidegate_layer::metering::Metering;
-use tidegate_usage::UsageReader;
+use tidegate_layer::metering::{Metering, ResponseReader};
 
 /// Reads the usage from a response to a request that was sent. The gateway has made all other responses.
 pub(super) fn meter(response: &mut Response<ResponseBody>, metering: Arc<Metering>, is_forwarded: bool) {
@@ -25,9 +23,12 @@ pub(super) fn meter(response: &mut Response<ResponseBody>, metering: Arc<Meterin
     }
     // An API charges nothing for errors, whose bodies have no usage.
     let is_free = response.status().is_client_error() || response.status().is_server_error();
-    let content_type = response.headers().get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
-    let reader = (!is_encoded(response.headers())).then(|| metering.reader(content_type));
-    let removes_usage = metering.removes_usage() && reader.as_ref().is_some_and(UsageReader::reads_events);
+    let reader = Some(metering.reader(response.headers()));
+    let reader = reader.filter(|reader| !reader.reads_content() || !is_encoded(response.headers()));
+    let removes_usage = metering.removes_usage() && reader.as_ref().is_some_and(ResponseReader::reads_events);
+    if reader.as_ref().is_some_and(ResponseReader::reads_head) {
+        return Meter { reader, metering, is_free }.finish();
+    }
     if removes_usage {
         response.headers_mut().remove(CONTENT_LENGTH);
     }
