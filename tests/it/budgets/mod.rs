@@ -10,6 +10,7 @@ mod midnight;
 mod model;
 mod operators;
 mod outages;
+mod prices;
 mod reload;
 
 use std::sync::Arc;

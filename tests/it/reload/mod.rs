@@ -4,6 +4,7 @@ mod file;
 mod include;
 mod listeners;
 mod load;
+mod prices;
 mod requests;
 mod rules;
 mod saved;

@@ -7,6 +7,7 @@ mod identities;
 mod limits;
 pub(crate) mod matching;
 pub(crate) mod names;
+pub(crate) mod prices;
 mod request_value;
 mod requests;
 mod routes;
@@ -23,6 +24,7 @@ use ipnet::IpNet;
 
 use self::gateway::{access_log, admin, dns, listen, metrics};
 use self::matching::spelling;
+pub(crate) use self::prices::PriceFiles;
 pub(crate) use self::routes::RouteInput;
 use self::service::Addresses;
 use crate::descriptors::DescriptorFiles;
@@ -41,12 +43,14 @@ pub(crate) struct Parts {
     pub(crate) route_input: RouteInput,
     /// The files of `descriptors`.
     pub(crate) descriptors: DescriptorFiles,
+    /// The files of `prices`.
+    pub(crate) prices: PriceFiles,
 }
 
 /// Converts the file and its other parts.
 pub(crate) fn config(
     file: &File,
-    Parts { route_input, descriptors }: Parts,
+    Parts { route_input, descriptors, prices }: Parts,
     source: Source<'_>,
     problems: &mut Problems,
 ) -> Checked<Config> {
@@ -70,7 +74,7 @@ pub(crate) fn config(
     }
     let dns_servers = dns::servers(file, problems);
     let mut upstreams = upstreams::upstreams(file, files, problems);
-    let rules = rules::rules(file, route_input, source, (&store, addresses), &mut upstreams, problems);
+    let rules = rules::rules(file, (route_input, &prices), source, (&store, addresses), &mut upstreams, problems);
     let included = file.include.optional(problems).map(|_| problems.file_names(1..descriptors.numbers().start));
     let names = store.as_ref().map_or_else(|_| BucketNames::default(), StoreSettings::bucket_names);
     let service = service::service(file, (&descriptors, files), addresses_of_service, &names, problems);

@@ -7,6 +7,7 @@ use super::gateway::listen;
 use super::identities;
 use super::matching::matcher::MatchContext;
 use super::matching::route_context::RouteContext;
+use super::prices::PriceFiles;
 use super::requests;
 use super::routes::{self, RouteInput, fields};
 use crate::file::File;
@@ -22,7 +23,7 @@ use tidegate_rules::settings::upstream::UpstreamSettings;
 /// of identities with the rules, and adds the upstreams that routes define.
 pub(super) fn rules(
     file: &File,
-    route_input: RouteInput,
+    (route_input, prices): (RouteInput, &PriceFiles),
     source: Source<'_>,
     (store, addresses): (&Checked<StoreSettings>, Checked<AddressRules>),
     upstreams: &mut Checked<BTreeMap<Arc<str>, UpstreamSettings>>,
@@ -42,7 +43,8 @@ pub(super) fn rules(
     let functions = functions.unwrap_or_default();
     let verifies_credentials = files.checks().verifies_credentials();
     let names = &names;
-    let context = RouteContext { file, purpose, names, matching, files, verifies_credentials, in_memory, functions };
+    let context =
+        RouteContext { file, purpose, names, matching, files, verifies_credentials, in_memory, functions, prices };
     let fields = fields::fields(file, problems);
     let field_check = match (&fields, &addresses) {
         (Ok(fields), Ok(addresses)) => {

@@ -73,6 +73,11 @@ impl RouteSources {
         self.files.get(usize::from(file))?.team.as_ref()
     }
 
+    /// Returns the `defaults` of all files.
+    pub(crate) fn defaults(&self) -> impl Iterator<Item = &Node> {
+        self.files.iter().filter_map(|source| source.defaults.as_deref())
+    }
+
     /// Returns `true` if `defaults` of a file have limits.
     pub(crate) fn have_default_limits(&self) -> bool {
         let mut all = self.files.iter().filter_map(|source| source.defaults.as_ref());

@@ -355,6 +355,9 @@ shape! {
         usage: ValueOrMap<String, UsageMembers> = OrMap(&Text, &USAGE_MEMBERS), Optional;
         /// The permits that a token costs, by kind. By default, each costs one. A number without kinds counts as output.
         weights: Weights = Map(&WEIGHTS), Optional;
+        /// The path of a file with the prices of models, instead of `weights` ([budgets.md](budgets.md#prices)). A relative path
+        /// starts at the folder of the rule file. With an API as `usage`.
+        prices: String = Text, Optional;
         /// The bounds of requests that do not have them. Required with `usage`.
         reserve: Reserve = Map(&RESERVE), Optional;
         /// With an API as `usage`: the most tokens of input that the models of the upstream accept. Without it, requests are rejected with 400 that add
@@ -404,7 +407,7 @@ shape! {
 }
 
 /// The largest weight of a token.
-const MAX_WEIGHT: u32 = 1_000_000;
+pub(super) const MAX_WEIGHT: u32 = 1_000_000;
 
 /// An item of `limits`: the name of a shared limit, or an own limit.
 pub(super) type NamedLimit = ValueOrMap<String, Box<Limit>>;

@@ -15,6 +15,7 @@ pub(crate) mod keys;
 mod limits;
 mod listen_tls;
 pub(crate) mod located;
+pub(crate) mod prices;
 pub(crate) mod read;
 mod service;
 mod shape;

@@ -5,6 +5,7 @@ mod descriptors;
 mod include;
 mod part_files;
 mod paths;
+mod prices;
 mod recover;
 mod sent;
 mod steps;

@@ -25,6 +25,8 @@ pub(super) enum PartKey {
     Include,
     /// `descriptors` of `service`.
     Descriptors,
+    /// `prices` of limits.
+    Prices,
 }
 
 /// Reads the files of one key.
@@ -44,6 +46,7 @@ impl PartKey {
         match self {
             Self::Include => "include",
             Self::Descriptors => "descriptors",
+            Self::Prices => "prices",
         }
     }
 
@@ -52,6 +55,7 @@ impl PartKey {
         match self {
             Self::Include => "included files",
             Self::Descriptors => "files of `descriptors`",
+            Self::Prices => "files of `prices`",
         }
     }
 
@@ -66,6 +70,7 @@ impl PartKey {
                 "the rule file is one of the files of `descriptors`",
                 "move these files to their own folder, as in `descriptors: ratelimit/*.yaml`",
             ),
+            Self::Prices => ("the rule file is the file of `prices`", "write the prices into a file of their own"),
         }
     }
 }
@@ -92,6 +97,7 @@ impl<'i, 'p> PartFiles<'i, 'p> {
             let help = match self.key {
                 PartKey::Include => "combine routes with `{segment}`, `/**` and `*.host`",
                 PartKey::Descriptors => "combine descriptors with `*`",
+                PartKey::Prices => "combine models with `*`",
             };
             self.problems.add(location, message, help)
         });

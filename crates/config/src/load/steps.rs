@@ -2,7 +2,8 @@
 
 use super::descriptors::read_descriptors;
 use super::include::{has_teams, include};
-use crate::check::{Parts, RouteInput};
+use super::prices::read_prices;
+use crate::check::{Parts, PriceFiles, RouteInput};
 use crate::descriptors::DescriptorFiles;
 use crate::file::File;
 use crate::file::include::RouteSources;
@@ -21,6 +22,7 @@ struct FileParts {
     /// The defaults and the team of each included file.
     routes: RouteSources,
     descriptors: DescriptorFiles,
+    prices: PriceFiles,
 }
 
 /// Parses, validates and converts a rule file.
@@ -40,7 +42,11 @@ pub(super) fn check_built(
     mut problems: Problems,
 ) -> Result<Config, Problems> {
     let source = Source { functions: Some(functions), ..Source::text(Purpose::Layer).with_checks(checks) };
-    let parts = FileParts { routes: RouteSources::default(), descriptors: DescriptorFiles::after(1) };
+    let parts = FileParts {
+        routes: RouteSources::default(),
+        descriptors: DescriptorFiles::after(1),
+        prices: PriceFiles::default(),
+    };
     let checked = run_tree_steps(root, parts, source, &mut problems);
     finish(checked, problems)
 }
@@ -72,12 +78,13 @@ fn read_tree(
     let source = Source { keeps_texts, ..source };
     let routes = include(&mut root, source, &mut usage, &mut placeholders, problems);
     let descriptors = read_descriptors(&root, source, &mut usage, &mut placeholders, problems);
-    Ok((root, FileParts { routes, descriptors }))
+    let prices = read_prices(&root, &routes, source, &mut usage, &mut placeholders, problems);
+    Ok((root, FileParts { routes, descriptors, prices }))
 }
 
 fn run_tree_steps(
     mut root: Node,
-    FileParts { routes: mut sources, descriptors }: FileParts,
+    FileParts { routes: mut sources, descriptors, prices }: FileParts,
     source: Source<'_>,
     problems: &mut Problems,
 ) -> Checked<Config> {
@@ -90,5 +97,5 @@ fn run_tree_steps(
     let file = File::from_root(&root, problems)?;
     drop(root); // the values of the file have copies of its texts
     let route_input = RouteInput { first, others, sources };
-    check::config(&file, Parts { route_input, descriptors }, source, problems)
+    check::config(&file, Parts { route_input, descriptors, prices }, source, problems)
 }

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use tidegate_limit::clock::Timestamp;
+use tidegate_rules::limits::budget::UsageCost;
 use tidegate_rules::limits::policy::RateLimitHeaders;
 use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::rules::Charges;
@@ -95,7 +96,7 @@ impl ApiFields {
 
 /// Returns `true` if the permits of a limit are tokens.
 pub fn counts_tokens(limit: &Limit) -> bool {
-    limit.permits.usage().is_some_and(|cost| cost.source.counts_tokens())
+    limit.permits.usage().is_some_and(UsageCost::counts_tokens)
 }
 
 /// Returns `true` if the permits of a limit are requests, and not a cost that responses report.

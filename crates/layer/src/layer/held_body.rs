@@ -15,5 +15,7 @@ pub(super) struct HeldBody {
     pub(super) changed: Option<Bytes>,
     /// The event with the usage is not for the client.
     pub(super) removes_usage: bool,
+    /// The model of a request to a language model.
+    pub(super) model: Option<Box<str>>,
     pub(super) metering: Option<Arc<Metering>>,
 }

@@ -50,7 +50,8 @@ pub(super) async fn read_body(
         })?,
         None => Bytes::new(),
     };
-    let read = reads.read(&body).map_err(|error| LocalResponse::BadBody(BodyFault::Body(error)))?;
+    let path = evaluation.facts.path.normalized();
+    let read = reads.read(&body, path).map_err(|error| LocalResponse::BadBody(BodyFault::Body(error)))?;
     if let (Some(api), Some(request)) = (reads.api, &read.model) {
         let output = evaluation.route().and_then(|(_, route)| route.output_bound()).map(u64::from);
         let changed = request.rewrite(api, &body, output, true);
@@ -60,6 +61,7 @@ pub(super) async fn read_body(
         let held = record.body();
         held.removes_usage = api == Api::OpenAi && request.is_stream && !request.includes_usage;
         held.changed = changed.map(Bytes::from);
+        held.model = request.model.as_deref().map(Box::from);
     }
     evaluation.add_body(read);
     Ok(())
@@ -79,10 +81,11 @@ pub(super) fn keep(
     record: &mut RequestRecord<'_>,
 ) -> Result<Admitted, Denial> {
     if admitted.is_ok() {
-        let removes_usage = record.body().removes_usage;
         let found = record.found;
         let metrics = |index| found?.compiled.limits.metrics(index).cloned();
-        record.body().metering = Metering::new(charges, store, removes_usage, metrics).map(Arc::new);
+        let held = record.body();
+        let (removes_usage, model) = (held.removes_usage, held.model.as_deref());
+        held.metering = Metering::new(charges, store, (removes_usage, model), metrics).map(Arc::new);
     }
     admitted
 }

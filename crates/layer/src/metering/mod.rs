@@ -35,12 +35,12 @@ pub struct Metering {
 }
 
 impl Metering {
-    /// Keeps the reservations that an admitted request has made. Returns `None` if it has none. `metrics` returns the counters
-    /// of the limit at a position.
+    /// Keeps the reservations that an admitted request to this model has made. Returns `None` if it has none. `metrics` returns the
+    /// counters of the limit at a position.
     pub(crate) fn new(
         charges: &Charges<'_>,
         store: &Store,
-        removes_usage: bool,
+        (removes_usage, model): (bool, Option<&str>),
         metrics: impl Fn(usize) -> Option<LimitMetrics>,
     ) -> Option<Self> {
         let mut first: Option<&UsageCost> = None;
@@ -58,7 +58,8 @@ impl Metering {
                 },
             };
             first = first.or(Some(cost));
-            open.push((reservation, cost.weights));
+            // A request whose model has no price was rejected.
+            open.push((reservation, cost.weights(model).unwrap_or_default()));
         }
         let UsageCost { source, on_disconnect, .. } = first?;
         let (is_sent, open) = (AtomicBool::new(false), Mutex::new(Some(open)));

@@ -49,10 +49,13 @@ pub(super) fn walk<'r>(
     let granted = loop {
         match evaluation.next(take(&mut event)) {
             Step::Found | Step::AdmitQuota | Step::Check(_) | Step::Identified(_) => {}
-            Step::ReadBody(reads) => match body.map_or(Ok(reads.unknown()), |body| reads.read(body)) {
-                Ok(body) => evaluation.add_body(body),
-                Err(error) => return answered((400, error.to_string()), true),
-            },
+            Step::ReadBody(reads) => {
+                let path = evaluation.facts.path.normalized();
+                match body.map_or(Ok(reads.unknown()), |body| reads.read(body, path)) {
+                    Ok(body) => evaluation.add_body(body),
+                    Err(error) => return answered((400, error.to_string()), true),
+                }
+            }
             Step::Verify(kinds) => identify(evaluation, kinds, (config, now)),
             Step::Decide(_) => {
                 refused = Some(evaluation.refused());

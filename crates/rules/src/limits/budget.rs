@@ -4,13 +4,15 @@
 //! of its input, and of the outputs that it asks for. A request without a bound of its output gets one. All other requests
 //! reserve a number of the rule file.
 
-use serde::Serialize;
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
 
 use crate::charge::OnLost;
 use crate::limits::cost_error::CostError;
 use crate::limits::usage_source::UsageSource;
 use tidegate_limit::text::words::words;
-use tidegate_usage::{Request, Weights};
+use tidegate_usage::{Prices, Request, Usage, Weights};
 
 /// The cost of a request by the usage that its response reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -19,8 +21,8 @@ pub struct UsageCost {
     #[serde(rename = "usage")]
     pub source: UsageSource,
     /// The permits that tokens cost.
-    #[serde(skip)]
-    pub weights: Weights,
+    #[serde(rename = "prices", serialize_with = "path_of_prices")]
+    pub rates: TokenRates,
     /// The bound of requests that do not have one.
     pub reserve: Reserve,
     /// The most tokens of input that the models accept. Without it, requests are rejected that add input which they do not have.
@@ -29,6 +31,20 @@ pub struct UsageCost {
     pub on_lost: OnLost,
     /// The action if the client leaves before the end of the response.
     pub on_disconnect: OnDisconnect,
+}
+
+/// The permits that tokens cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenRates {
+    /// The same for all models.
+    Weights(Weights),
+    /// Those of the model that the request names.
+    Prices {
+        /// The path of the file with the prices, as the rule file has it.
+        path: Arc<str>,
+        /// The prices.
+        prices: Arc<Prices>,
+    },
 }
 
 /// The bound of requests that do not have one.
@@ -51,6 +67,15 @@ words! {
     }
 }
 
+/// Serializes the path of the prices, or null.
+fn path_of_prices<S: Serializer>(rates: &TokenRates, serializer: S) -> Result<S::Ok, S::Error> {
+    let path = match rates {
+        TokenRates::Weights(_) => None,
+        TokenRates::Prices { path, .. } => Some(&**path),
+    };
+    path.serialize(serializer)
+}
+
 impl UsageCost {
     /// Returns the most that a request can cost, in permits.
     ///
@@ -66,16 +91,35 @@ impl UsageCost {
             (None, max) => request.input.min(max.unwrap_or(u64::MAX)),
         };
         let output = request.output.unwrap_or(output.into()).saturating_mul(request.outputs);
-        Ok(u32::try_from(self.weights.bound(input, output)).unwrap_or(u32::MAX))
+        let weights = self.weights(request.model.as_deref()).ok_or(CostError::NoPrice)?;
+        Ok(u32::try_from(weights.bound(input, output)).unwrap_or(u32::MAX))
     }
 
-    /// Returns the most that an empty request without a bound can cost.
+    /// Returns the permits that the tokens of a model cost. Returns `None` if the model has no price.
+    pub fn weights(&self, model: Option<&str>) -> Option<Weights> {
+        match &self.rates {
+            TokenRates::Weights(weights) => Some(*weights),
+            TokenRates::Prices { prices, .. } => prices.find(model).copied(),
+        }
+    }
+
+    /// Returns the most that an empty request without a bound can cost, with the cheapest model.
     pub fn least_bound(&self) -> u32 {
-        let bound = match self.reserve {
-            Reserve::Output(output) => self.weights.bound(0, output.into()),
-            Reserve::Total(total) => self.source.most(&self.weights, total.into()),
+        let bound = match (self.reserve, &self.rates) {
+            (Reserve::Output(output), TokenRates::Weights(weights)) => weights.bound(0, output.into()),
+            (Reserve::Output(output), TokenRates::Prices { prices, .. }) => {
+                prices.least(&Usage { output: output.into(), ..Usage::default() }).unwrap_or_default()
+            }
+            (Reserve::Total(total), TokenRates::Weights(weights)) => self.source.most(weights, total.into()),
+            // Prices need the model of a request, whose bound has another form.
+            (Reserve::Total(_), TokenRates::Prices { .. }) => 0,
         };
         u32::try_from(bound).unwrap_or(u32::MAX)
+    }
+
+    /// Returns `true` if permits are tokens, and not money or numbers of other responses.
+    pub fn counts_tokens(&self) -> bool {
+        self.source.counts_tokens() && matches!(self.rates, TokenRates::Weights(_))
     }
 
     /// Returns the bound of each output that is written into requests without one, in tokens.
@@ -91,8 +135,9 @@ mod tests {
 
     fn cost(max_input: Option<u32>) -> UsageCost {
         let (weights, on_lost, on_disconnect) = Default::default();
+        let rates = TokenRates::Weights(weights);
         let (source, reserve) = (UsageSource::Api(Api::OpenAi), Reserve::Output(100));
-        UsageCost { source, weights, reserve, max_input, on_lost, on_disconnect }
+        UsageCost { source, rates, reserve, max_input, on_lost, on_disconnect }
     }
 
     fn bound(max_input: Option<u32>, body: &str) -> Result<u32, CostError> {
@@ -112,6 +157,19 @@ mod tests {
     fn cost_of_other_responses_is_bound_by_the_rule_file() {
         let bytes = UsageCost { source: UsageSource::Bytes, reserve: Reserve::Total(70), ..cost(None) };
         assert_eq!((bytes.bound(None), bytes.least_bound(), bytes.output()), (Ok(70), 70, None));
+    }
+
+    #[test]
+    fn price_of_the_model_bounds_a_request() {
+        let price = |output| Weights::new(0.0, 0.0, 0.0, output).expect("valid");
+        let prices = Arc::new(Prices::new(None).with("small", price(1.0)).with("large*", price(20.0)));
+        let cost = UsageCost { rates: TokenRates::Prices { path: "prices.yaml".into(), prices }, ..cost(None) };
+        let bound = |model: &str| {
+            let body = format!(r#"{{"messages":[],"max_tokens":7,"model":"{model}"}}"#);
+            cost.bound(Some(&Request::read(Api::OpenAi, body.as_bytes()).expect("valid")))
+        };
+        assert_eq!([bound("small"), bound("large-2"), bound("other")], [Ok(7), Ok(140), Err(CostError::NoPrice)]);
+        assert_eq!(cost.least_bound(), 100);
     }
 
     #[test]

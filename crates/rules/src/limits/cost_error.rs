@@ -18,6 +18,9 @@ pub enum CostError {
     /// The cost depends on the body of the request, which was not read.
     #[error("is unknown without the body of the request")]
     NoBody,
+    /// The model of the request has no price.
+    #[error("is unknown, since no price is known for the model of the request")]
+    NoPrice,
     /// This member of the request adds input that the request does not have, so its cost has no bound.
     #[error("has no bound, since `{0}` of the body adds input that the body does not have")]
     Hidden(&'static str),

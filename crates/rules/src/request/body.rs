@@ -50,12 +50,15 @@ impl BodyReads {
         (api.is_some() || members.is_some()).then_some(Self { api, members })
     }
 
-    /// Reads a body.
+    /// Reads the body of a request with this path.
     ///
     /// # Errors
     /// It has no single meaning.
-    pub fn read(&self, body: &[u8]) -> Result<ReadBody, BodyError> {
-        let model = self.api.map(|api| Request::read(api, body)).transpose()?;
+    pub fn read(&self, body: &[u8], path: &str) -> Result<ReadBody, BodyError> {
+        let mut model = self.api.map(|api| Request::read(api, body)).transpose()?;
+        if let (Some(api), Some(model)) = (self.api, &mut model) {
+            model.read_path(api, path);
+        }
         let members = self.members.as_ref().map(|members| Members::read(members, body)).transpose()?;
         Ok(ReadBody { model, members: members.map(Arc::new), call: 0 })
     }

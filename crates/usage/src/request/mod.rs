@@ -1,6 +1,7 @@
 //! The bound of a request's cost.
 
 mod edit;
+mod model_of_path;
 mod places;
 mod reading;
 
@@ -22,7 +23,7 @@ pub struct Request {
     pub outputs: u64,
     /// The member that adds input which the request does not have: a stored conversation, a file, a tool on the server.
     pub hidden: Option<&'static str>,
-    /// The model, if it is in the body and has at most 64 bytes.
+    /// The model, if it is in the body or the path and has at most 64 bytes.
     pub model: Option<String>,
     /// The client asks for a stream.
     pub is_stream: bool,

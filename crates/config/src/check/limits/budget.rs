@@ -2,10 +2,11 @@
 
 use super::capacity::{Capacity, check_capacity};
 use super::usage_source::usage_source;
+use crate::check::prices::PriceFiles;
 use crate::check::{Checked, convert, present_keys, reject_keys};
 use crate::file::{Limit, Permits, Weights};
 use crate::problem::{Location, Problems, quote};
-use tidegate_rules::limits::budget::{Reserve, UsageCost};
+use tidegate_rules::limits::budget::{Reserve, TokenRates, UsageCost};
 use tidegate_rules::limits::usage_source::UsageSource;
 use tidegate_usage::Weights as TokenWeights;
 
@@ -13,22 +14,22 @@ use tidegate_usage::Weights as TokenWeights;
 pub(super) fn usage_cost(
     raw: &Limit,
     from: &Permits,
-    capacity: Capacity,
+    (capacity, prices): (Capacity, &PriceFiles),
     problems: &mut Problems,
 ) -> Checked<UsageCost> {
     let keys = present_keys!(from, header json default max);
     let checked = reject_keys(&keys, "with `usage`: the response reports the cost", "leave it out", problems);
     let checked = check_limit(raw, problems).and(checked);
     let source = usage_source(&from.usage, problems);
-    let weights = weights(from, source.as_ref().ok(), problems);
+    let rates = rates(from, source.as_ref().ok(), prices, problems);
     let reserve = source.as_ref().map_err(|reported| *reported).and_then(|source| reserve(from, source, problems));
     let max_input = from.max_input.optional(problems)?.copied();
     let max_input = max_input.map(|max| convert(max, from.max_input.location, problems)).transpose();
     let (on_lost, on_disconnect) = (from.on_lost.or_default(problems), from.on_disconnect.or_default(problems));
     checked?;
     let (reserve, at) = reserve?;
-    let (source, weights, on_lost, on_disconnect) = (source?, weights?, on_lost?, on_disconnect?);
-    let cost = UsageCost { source, weights, reserve, max_input: max_input?, on_lost, on_disconnect };
+    let (source, rates, on_lost, on_disconnect) = (source?, rates?, on_lost?, on_disconnect?);
+    let cost = UsageCost { source, rates, reserve, max_input: max_input?, on_lost, on_disconnect };
     let consequence = match reserve {
         Reserve::Output(_) => "a request without a bound of its output would never pass",
         Reserve::Total(_) => "no request would ever pass",
@@ -80,7 +81,7 @@ fn reserve(from: &Permits, source: &UsageSource, problems: &mut Problems) -> Che
 
 /// Reports the keys of `usage` in a limit without it.
 pub(super) fn check_without_usage(from: &Permits, problems: &mut Problems) -> Checked<()> {
-    let keys = present_keys!(from, weights reserve max_input on_lost on_disconnect);
+    let keys = present_keys!(from, weights prices reserve max_input on_lost on_disconnect);
     reject_keys(&keys, "without `usage`", "add `usage`, for example `usage: openai`", problems)
 }
 
@@ -96,6 +97,28 @@ fn check_limit(raw: &Limit, problems: &mut Problems) -> Checked<()> {
         }
         None => checked,
     }
+}
+
+/// Converts `weights` or `prices`.
+fn rates(
+    from: &Permits,
+    source: Option<&UsageSource>,
+    prices: &PriceFiles,
+    problems: &mut Problems,
+) -> Checked<TokenRates> {
+    let Some(path) = from.prices.optional(problems)? else {
+        return weights(from, source, problems).map(TokenRates::Weights);
+    };
+    let keys = present_keys!(from, weights);
+    let checked = reject_keys(&keys, "with `prices`", "leave out one of them", problems);
+    if let Some(source) = source.filter(|source| source.api().is_none()) {
+        let message =
+            format!("`prices` needs the model, and no API has requests with {}", quote(&format!("usage: {source}")));
+        return Err(from.prices.report(message, "use `weights`, or the name of an API as `usage`", problems));
+    }
+    let prices = prices.get(path, from.prices.location, problems);
+    checked?;
+    Ok(TokenRates::Prices { path: path.as_str().into(), prices: prices? })
 }
 
 /// Converts `weights`. Reports kinds that responses do not report.

@@ -3,6 +3,7 @@
 use super::budget::{check_without_usage, usage_cost};
 use super::capacity::{Capacity, check_capacity};
 use crate::check::names::{header_name, pointer};
+use crate::check::prices::PriceFiles;
 use crate::check::{Checked, convert, present_keys, reject_keys};
 use crate::file::located::ValueOrMap;
 use crate::file::{Limit, Permits};
@@ -10,7 +11,7 @@ use crate::problem::{Location, Problems};
 use tidegate_rules::limits::cost::{Cost, HeaderCost, JsonCost};
 
 /// Converts `permits`.
-pub(crate) fn cost(raw: &Limit, problems: &mut Problems) -> Checked<Cost> {
+pub(crate) fn cost(raw: &Limit, prices: &PriceFiles, problems: &mut Problems) -> Checked<Cost> {
     let (permits, at) = (raw.permits.optional(problems)?, raw.permits.location);
     let capacity = Capacity::new(raw);
     match permits {
@@ -20,7 +21,7 @@ pub(crate) fn cost(raw: &Limit, problems: &mut Problems) -> Checked<Cost> {
             checked.and_then(|()| convert(*permits, at, problems)).map(Cost::Fixed)
         }
         Some(ValueOrMap::Map(from)) if from.usage.is_present() => {
-            usage_cost(raw, from, capacity, problems).map(|cost| Cost::Usage(Box::new(cost)))
+            usage_cost(raw, from, (capacity, prices), problems).map(|cost| Cost::Usage(Box::new(cost)))
         }
         Some(ValueOrMap::Map(from)) => {
             let checked = check_without_usage(from, problems);

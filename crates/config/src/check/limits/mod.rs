@@ -76,7 +76,7 @@ pub(super) fn with_candidate<'f>(
 fn limit(limit: RawLimit<'_>, when: &mut Vec<When>, problems: &mut Problems) -> Checked<Limit> {
     let RawLimit { keys: raw, location, name, shared, context, .. } = limit;
     let conditions = conditions(raw, context, problems);
-    let permits = cost::cost(raw, problems);
+    let permits = cost::cost(raw, context.prices, problems);
     let client = client(raw, context.functions, problems);
     redisson::check_store(raw, context.in_memory, problems);
     let sharing = redisson::sharing(raw, problems);

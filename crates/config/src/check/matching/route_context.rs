@@ -2,6 +2,7 @@
 
 use super::matcher::MatchContext;
 use crate::Purpose;
+use crate::check::prices::PriceFiles;
 use crate::file::File;
 use crate::sources::referenced_files::ReferencedFiles;
 use tidegate_rules::client::ClientFunction;
@@ -21,4 +22,6 @@ pub(crate) struct RouteContext<'f> {
     pub(crate) in_memory: bool,
     /// The functions that identify clients.
     pub(crate) functions: &'f [ClientFunction],
+    /// The files of `prices`.
+    pub(crate) prices: &'f PriceFiles,
 }

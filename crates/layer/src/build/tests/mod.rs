@@ -153,7 +153,7 @@ fn builders_have_every_key_of_a_library() {
     // A layer cannot ask services.
     let of_services = ["service", "headers", "pass", "cache", "timeout", "on_failure"];
     // A layer does not read bodies.
-    let of_bodies = ["json", "usage", "weights", "reserve", "max_input", "on_lost", "on_disconnect"];
+    let of_bodies = ["json", "usage", "weights", "prices", "reserve", "max_input", "on_lost", "on_disconnect"];
     let is_of_gateway = |map: &str, key: &str| {
         gateway.contains(&key)
             || (map == "`require`" && of_services.contains(&key))

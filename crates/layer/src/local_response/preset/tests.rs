@@ -14,7 +14,7 @@ use tidegate_usage::{MemberPointers, Pointer};
 fn rejection(preset: RejectionPreset, wait: Wait, body: &str) -> (StatusCode, HeaderMap, Value) {
     let id = Pointer::parse("/id").expect("a pointer");
     let reads = BodyReads { api: None, members: MemberPointers::new([&id]).ok().map(Arc::new) };
-    let read = reads.read(body.as_bytes()).expect(body);
+    let read = reads.read(body.as_bytes(), "/").expect(body);
     let refusal = Refusal {
         limits: &["tokens", "calls"],
         counts_tokens: true,
