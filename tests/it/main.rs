@@ -84,6 +84,7 @@ mod one_decision;
 mod operations;
 mod operators;
 mod outage;
+mod over_limit;
 mod overflow;
 mod overrides;
 mod package;

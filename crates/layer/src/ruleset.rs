@@ -31,7 +31,7 @@ use tidegate_rules::request::sanitize::{
     BadField, FieldFilter, FieldKind, FieldKinds, NextHop, RequestContext, Screened,
 };
 use tidegate_rules::route::upgrade::Upgrade;
-use tidegate_rules::route::{Compression, FieldChanges, RenderedValues, Rewrite, Route};
+use tidegate_rules::route::{Compression, FieldChanges, OnLimit, RenderedValues, Rewrite, Route};
 use tidegate_rules::rules::{Rules, Verifier};
 use tidegate_service::Domains;
 
@@ -133,6 +133,8 @@ pub struct CompiledRoute {
     cause_ids: [LimitId; Cause::ALL.len()],
     /// The upstream of the route, for each worker.
     upstreams: WorkerUpstreams,
+    /// The upstream for requests over a limit, for each worker. Empty for most routes.
+    over_limit: WorkerUpstreams,
     /// The waiting times, if a limit of the route lets requests wait.
     pub waits: Option<WaitMetrics>,
     /// The requests in flight, if the route bounds them.
@@ -189,8 +191,14 @@ impl RuleSet {
     pub fn with_upstreams(mut self, find: &dyn Fn(&str) -> WorkerUpstreams) -> Self {
         for (route, compiled) in self.rules.routes.iter().zip(&mut self.compiled) {
             compiled.upstreams = route.action.upstream().map(|name| find(name)).unwrap_or_default();
+            let over_limit = route.on_limit.as_ref().and_then(OnLimit::upstream);
+            compiled.over_limit = over_limit.map(|name| find(name)).unwrap_or_default();
             self.has_total_timeouts |= route.timeout.is_some();
-            self.has_total_timeouts |= compiled.upstreams.iter().any(|upstream| upstream.total_timeout().is_some());
+            self.has_total_timeouts |= compiled
+                .upstreams
+                .iter()
+                .chain(&compiled.over_limit)
+                .any(|upstream| upstream.total_timeout().is_some());
         }
         self
     }
@@ -363,6 +371,7 @@ impl CompiledRoute {
             limits: LimitCounters::new(&route.name, &route.limits, metrics),
             cause_ids: Cause::ALL.map(|cause| LimitId::of_cause(&route.name, cause)),
             upstreams: Box::default(),
+            over_limit: Box::default(),
             waits,
             in_flight: route.concurrency.as_ref().map(|_| metrics.in_flight(Arc::clone(&route.name))),
             service_checks: has_service.then(|| metrics.service_checks(Arc::clone(&route.name))),
@@ -370,6 +379,11 @@ impl CompiledRoute {
             policy,
             members,
         }
+    }
+
+    /// Returns the upstream for requests over a limit, with the connections of a worker.
+    pub fn upstream_over_limit(&self, worker: Option<usize>) -> Option<Arc<dyn RouteUpstream>> {
+        self.over_limit.get(worker.unwrap_or(0)).cloned()
     }
 
     /// Returns the metrics of requests in flight, if the route bounds them.

@@ -63,7 +63,8 @@ mod tests {
 
     #[test]
     fn longest_name_of_a_model_has_its_price() {
-        let prices = Prices::new(None).with("gpt-4*", price(4.0)).with("gpt-4o-mini", price(1.0)).with("gpt-4o*", price(2.0));
+        let prices =
+            Prices::new(None).with("gpt-4*", price(4.0)).with("gpt-4o-mini", price(1.0)).with("gpt-4o*", price(2.0));
         for (model, expected) in [
             ("gpt-4-turbo", Some(4.0)),
             ("gpt-4o", Some(2.0)),

@@ -225,7 +225,9 @@ impl Explained {
             return;
         }
         let live = || self.limits.iter().filter(|limit| !limit.shadow && limit.check == Check::Charge);
-        let is_rejected = live().any(|limit| limit.remaining.admitted == Some(false));
+        // Without a status, the request is forwarded over its limits.
+        let is_rejected =
+            self.status_if_refused.is_some() && live().any(|limit| limit.remaining.admitted == Some(false));
         let is_unknown = live().any(|limit| limit.remaining.error.is_some());
         self.admitted = if is_rejected { Some(false) } else { (!is_unknown).then_some(true) };
         self.text += &self.describe_now();

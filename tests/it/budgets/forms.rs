@@ -1,12 +1,12 @@
 //! Costs that responses report in other forms than the usage of an API.
 
-use std::time::Instant;
+use tokio::time::Instant;
 
 use super::{remaining, until_remaining};
 use crate::support::gateway::TestGateway;
 use crate::support::wire::raw::Message;
-use crate::support::wire::until;
 use crate::support::wire::upstream::{Origin, OriginConnection};
+use crate::support::wire::{eventually, until};
 
 const RATE: u64 = 1_000_000;
 
@@ -96,7 +96,7 @@ async fn duration_of_a_response_is_the_cost() {
     let begin = Instant::now();
     ask(&gateway).await;
     let until_settled = async || remaining(&gateway).await > RATE - 900_000;
-    crate::support::wire::eventually(until_settled).await;
+    eventually(until_settled).await;
     let elapsed = u64::try_from(begin.elapsed().as_millis()).expect("a short time");
     assert!(remaining(&gateway).await >= RATE - elapsed);
 }

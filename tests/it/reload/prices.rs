@@ -31,7 +31,9 @@ async fn changed_prices_are_a_reload() {
     };
     let watched = Watched::start("prices", set_up, &[]);
     let file = watched.path("prices/models.yaml");
-    watched.until("the limit", |config| config["routes"][0]["limits"][0]["permits"]["prices"] == "prices/models.yaml").await;
+    watched
+        .until("the limit", |config| config["routes"][0]["limits"][0]["permits"]["prices"] == "prices/models.yaml")
+        .await;
 
     fs::write(&file, prices("x")).expect("written");
     let config = watched.until("errors", |config| config["errors"][0].is_object()).await;

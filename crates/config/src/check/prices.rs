@@ -91,7 +91,8 @@ mod tests {
 
     #[test]
     fn price_of_the_input_is_the_default_of_caches() {
-        let prices = read("models: { a*: { input: 2, output: 8 }, ab: { input: 1, cached_input: 0.5, output: 4 } }").expect("valid");
+        let prices = read("models: { a*: { input: 2, output: 8 }, ab: { input: 1, cached_input: 0.5, output: 4 } }")
+            .expect("valid");
         let tokens = Tokens { input: 10, cached_input: 10, cache_write: 10, output: 10 };
         let cost = |model: &str| prices.find(Some(model)).map(|price| price.cost(&tokens));
         assert_eq!([cost("a"), cost("ab"), cost("b")], [Some(140), Some(65), None]);
@@ -99,7 +100,8 @@ mod tests {
 
     #[test]
     fn errors_of_a_file_have_lines() {
-        let text = "models:\n  a: { input: 2 }\n  b*c: { input: 1, output: -1 }\n  '': { input: 1, output: 1 }\ndefalt: {}\n";
+        let text =
+            "models:\n  a: { input: 2 }\n  b*c: { input: 1, output: -1 }\n  '': { input: 1, output: 1 }\ndefalt: {}\n";
         let errors = read(text).expect_err("errors");
         let lines: Vec<_> = errors.iter().map(|(line, _)| line.unwrap_or_default()).collect();
         assert_eq!(lines, [2, 3, 3, 4, 5], "{errors:?}");

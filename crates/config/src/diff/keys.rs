@@ -46,7 +46,7 @@ pub(super) fn upstream(old: &UpstreamSettings, new: &UpstreamSettings) -> Vec<&'
 pub(super) fn route(old: &Route, new: &Route) -> Vec<&'static str> {
     let mut keys = changed_keys!(old, new, Route:
         name matcher="match" limits="" inherited="" max_body upgrades quota concurrency rate_limit_headers="headers" require
-        cors authorize action="" rewrite request_headers response_headers timeout compression reject);
+        cors authorize action="" rewrite request_headers response_headers timeout compression reject on_limit);
     if old.action != new.action {
         keys.push(key_of(&old.action));
         keys.extend(Some(key_of(&new.action)).filter(|key| *key != key_of(&old.action)));

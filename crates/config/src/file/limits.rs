@@ -102,6 +102,9 @@ shape! {
         /// The response to requests that the limits reject: a map, or the errors of an API that its clients parse
         /// ([rejections.md](rejections.md)). `jsonrpc` makes the route read bodies ([bodies.md](bodies.md)).
         reject: ValueOrMap<RejectionPreset, Reject> = OrNone(&OrMap(&Word(RejectionPreset::WORDS), &REJECT)), Optional, Always;
+        /// Forwards requests that the limits would reject, to another upstream or with a mark
+        /// ([rejections.md](rejections.md#forward-instead-of-rejecting)). A limit that refuses a request is not charged, and all others are.
+        on_limit: OnLimit = Map(&ON_LIMIT), Optional, NotWithAuthorize;
         /// The limits of the route; a request is charged to all of them or to none. The name of a shared limit, or a map.
         /// `default` stands for the limits of `defaults`. At most 100, candidates included.
         limits: Vec<Located<NamedLimit>> = OrNone(&List(&OrMap(&Text, &LIMIT))), Default("[]"), NotWithAuthorize;
@@ -122,6 +125,17 @@ shape! {
         cors: Cors = OrNone(&Map(&CORS)), Optional, Always;
         /// The response fields that report the remaining permits to clients.
         headers: Vec<Located<RateLimitFields>> = List(&Word(RateLimitFields::WORDS)), Default("[ietf]"), Always;
+    }
+}
+
+shape! {
+    /// The effect of a limit that refuses a request, in the place of a rejection: one of these keys.
+    ON_LIMIT: OnLimit = "`on_limit`" {
+        /// The name of the upstream to forward to. Not in a layer.
+        upstream: String = Text, Optional;
+        /// A field of the request that is forwarded, with the names of the limits, such as `X-Over-Limit`. The field of a client is
+        /// always removed.
+        mark: String = Text, Optional;
     }
 }
 

@@ -41,9 +41,9 @@ pub(crate) use self::identities::{
 pub(crate) use self::include::{INCLUDE, Include};
 use self::keys::{Kind, Shape};
 pub(crate) use self::limits::{
-    CANDIDATE, CLIENTS, LIMIT, Limit, MATCH, Match, NOT, PATTERN, PERMITS, Pattern, Permits, RATE_SOURCE, REQUESTS,
-    RESERVE, ROUTE, RateSource, Requests, Route, TIER, TIER_SOURCE, TextOrPattern, Tier, UPGRADES, USAGE_MEMBERS, UsageMembers, Values,
-    WEIGHTS, WHEN, Weights, When,
+    CANDIDATE, CLIENTS, LIMIT, Limit, MATCH, Match, NOT, ON_LIMIT, PATTERN, PERMITS, Pattern, Permits, RATE_SOURCE,
+    REQUESTS, RESERVE, ROUTE, RateSource, Requests, Route, TIER, TIER_SOURCE, TextOrPattern, Tier, UPGRADES,
+    USAGE_MEMBERS, UsageMembers, Values, WEIGHTS, WHEN, Weights, When,
 };
 pub(crate) use self::listen_tls::{CERTIFICATE, CLIENT_AUTH, Certificate, LISTEN_TLS, ListenTls};
 use self::read::FromYaml;
@@ -71,11 +71,11 @@ impl File {
 
 /// The shapes (the keys) of all maps, in the order of `docs/rules.md`. The check of a misplaced key finds its map here.
 #[rustfmt::skip]
-pub(crate) static SHAPES: [&Shape; 64] = [
+pub(crate) static SHAPES: [&Shape; 65] = [
     &FILE, &ADMIN, &TOKENS, &ACCESS_LOG, &LISTEN, &PROXY_PROTOCOL, &LISTEN_TLS, &CERTIFICATE, &CLIENT_AUTH, &STORE,
     &SENTINEL, &METRICS, &CLIENTS, &REQUESTS, &BANS, &IDENTITIES, &IDENTITY_KEYS, &JWT, &BASIC, &INCLUDE, &DNS, &UPSTREAM, &HASH_BALANCE,
     &EJECT, &TIMEOUTS, &RETRY, &UPSTREAM_TLS, &HEALTH, &TARGET, &ROUTE, &DEFAULTS, &REQUIRE, &EXCLUSION, &REDIRECT, &RESPOND, &REWRITE, &FIELD_CHANGES,
-    &REJECT, &COMPRESSION, &UPGRADES, &CORS, &AUTHORIZE, &MATCH, &PATTERN, &NOT, &CONCURRENCY, &LIMIT, &WHEN, &TIER, &TIER_SOURCE,
+    &REJECT, &ON_LIMIT, &COMPRESSION, &UPGRADES, &CORS, &AUTHORIZE, &MATCH, &PATTERN, &NOT, &CONCURRENCY, &LIMIT, &WHEN, &TIER, &TIER_SOURCE,
     &RATE_SOURCE, &PERMITS, &USAGE_MEMBERS, &WEIGHTS, &RESERVE, &CANDIDATE, &TLS, &SERVICE, &SERVICE_LISTENER, &CONTROL_PLANE, &DOMAIN_ALGORITHMS, &DOMAIN, &DOMAIN_LIMIT,
     &LEGACY_NAMES,
 ];

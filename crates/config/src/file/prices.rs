@@ -1,7 +1,7 @@
 //! The keys of a file with the prices of models.
 
-use super::keys::Kind::{Decimal, Entries, Map};
 use super::keys::Kind;
+use super::keys::Kind::{Decimal, Entries, Map};
 use super::limits::MAX_WEIGHT;
 use super::located::Located;
 use super::shape::shape;

@@ -70,7 +70,7 @@ impl PartKey {
                 "the rule file is one of the files of `descriptors`",
                 "move these files to their own folder, as in `descriptors: ratelimit/*.yaml`",
             ),
-            Self::Prices => ("the rule file is the file of `prices`", "write the prices into a file of their own"),
+            Self::Prices => ("the rule file is the file of `prices`", "write the prices into another file"),
         }
     }
 }

@@ -28,21 +28,9 @@ pub(super) fn read_prices<'p>(
     placeholders: &mut Placeholders<'p>,
     problems: &mut Problems,
 ) -> PriceFiles {
-    let (mut names, mut files) = (Names::new(), PriceFiles::default());
-    let mut add = |name: &str, location: Location| {
-        let first = names.entry(name.to_owned()).or_insert(location);
-        if routes.team(first.file).is_some() {
-            *first = location;
-        }
-    };
-    visit_names(root, &mut add);
-    routes.defaults().for_each(|defaults| visit_names(defaults, &mut add));
-    for (name, location) in names.iter().filter(|(_, location)| routes.team(location.file).is_some()) {
-        let message = format!("the file of a team names {}: `prices` works only in the rule file", quote(name));
-        problems.add(*location, message, "use a shared limit of the rule file");
-        files.insert(name, Err(problems.reported(*location)));
-    }
-    names.retain(|_, location| routes.team(location.file).is_none());
+    let mut files = PriceFiles::default();
+    let mut names = find_names(root, routes);
+    reject_names_of_teams(&mut names, routes, &mut files, problems);
     if let Some((_, location)) = names.iter().nth(MAX_FILES) {
         let message = format!("more than {MAX_FILES} {}", PartKey::Prices.files());
         placeholders.sources().record_error(&message);
@@ -63,6 +51,32 @@ pub(super) fn read_prices<'p>(
         parts.keep(&path, None, Some(text));
     }
     files
+}
+
+/// Returns the names of files in all limits and defaults. If the rule file and a team have a name, its location is in the rule file.
+fn find_names(root: &Node, routes: &RouteSources) -> Names {
+    let mut names = Names::new();
+    let mut add = |name: &str, location: Location| {
+        let first = names.entry(name.to_owned()).or_insert(location);
+        if routes.team(first.file).is_some() {
+            *first = location;
+        }
+    };
+    visit_names(root, &mut add);
+    routes.defaults().for_each(|defaults| visit_names(defaults, &mut add));
+    names
+}
+
+/// Removes and reports names in files of teams: these files must not choose the files that the gateway reads.
+fn reject_names_of_teams(names: &mut Names, routes: &RouteSources, files: &mut PriceFiles, problems: &mut Problems) {
+    names.retain(|name, location| {
+        let is_of_team = routes.team(location.file).is_some();
+        if is_of_team {
+            let message = format!("the file of a team names {}: `prices` works only in the rule file", quote(name));
+            files.insert(name, Err(problems.add(*location, message, "use a shared limit of the rule file")));
+        }
+        !is_of_team
+    });
 }
 
 /// Visits the names in a value and below. The depth of a tree is bounded.

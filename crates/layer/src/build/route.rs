@@ -100,6 +100,13 @@ impl Route {
         self
     }
 
+    /// Calls the inner service also with requests that limits would reject. They have this field, with the names of the limits. A
+    /// limit that refuses a request is not charged, and all others are. The field of a client is always removed.
+    pub fn mark_over_limit(mut self, field: &str) -> Self {
+        self.keys.change("on_limit", |on_limit| on_limit.set("mark", field));
+        self
+    }
+
     setters! {
         /// Bounds the requests in flight.
         concurrency(concurrency: Concurrency) = "concurrency", concurrency.keys;

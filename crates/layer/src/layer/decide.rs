@@ -10,7 +10,7 @@ use super::active::{Active, Snapshot};
 use super::limits::Passed;
 use super::record::RequestRecord;
 use super::request_id::X_REQUEST_ID;
-use super::{LayerState, ask, peer, request_body, request_id, respond};
+use super::{LayerState, ask, over_limit, peer, request_body, request_id, respond};
 use crate::local_response::LocalResponse;
 use crate::ruleset::{ForwardContext, RequestOrigin, RuleSet};
 use tidegate_limit::calendar::schedule::Minute;
@@ -69,6 +69,7 @@ impl LayerState {
             if let Some(route) = record.route() {
                 ask::replace_passed(&route.require, request.headers_mut(), record);
             }
+            over_limit::forward(request, &mut forward_context, &charges, (self.worker, record));
             if active.rules.reads_bodies {
                 forward_context.metering = request_body::forward(request, record);
             }

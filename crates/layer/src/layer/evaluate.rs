@@ -46,6 +46,9 @@ impl LayerState {
                 return Err(LocalResponse::Internal);
             };
             let mut charges = self.charges(snapshot, route, &evaluation.facts, record)?; // 400, 403
+            if evaluation.on_limit().is_some() {
+                charges.tolerate();
+            }
             record.start_decision(&charges, snapshot.store);
             let Snapshot { active, store } = snapshot;
             if active.rules.reads_bodies {

@@ -53,6 +53,7 @@ mod held_body;
 mod known_overrides;
 mod limits;
 mod lines;
+mod over_limit;
 mod overrides;
 mod peek;
 mod peer;

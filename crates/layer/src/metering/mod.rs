@@ -35,8 +35,8 @@ pub struct Metering {
 }
 
 impl Metering {
-    /// Keeps the reservations that an admitted request to this model has made. Returns `None` if it has none. `metrics` returns the
-    /// counters of the limit at a position.
+    /// Keeps the reservations that an admitted request to this model has made. Returns `None` if it has none, and the client may
+    /// receive the whole response. `metrics` returns the counters of the limit at a position.
     pub(crate) fn new(
         charges: &Charges<'_>,
         store: &Store,
@@ -47,8 +47,10 @@ impl Metering {
         let mut open = Vec::new();
         let is_reserved = |entry: &LimitCharge<'_>| matches!(entry.charge.kind, ChargeKind::Reserve(_));
         for entry in charges.iter().filter(is_reserved) {
+            let Some(cost) = entry.limit.permits.usage() else { continue };
+            first = first.or(Some(cost));
             let decision = entry.decision.filter(|decision| decision.granted && !decision.is_unknown);
-            let Some((cost, decision)) = entry.limit.permits.usage().zip(decision) else { continue };
+            let Some(decision) = decision else { continue };
             let metrics = metrics(entry.index);
             let reservation = match charges.is_local() {
                 false => store.keep(entry.charge, metrics),
@@ -57,11 +59,10 @@ impl Metering {
                     None => continue,
                 },
             };
-            first = first.or(Some(cost));
             // A request whose model has no price was rejected.
             open.push((reservation, cost.weights(model).unwrap_or_default()));
         }
-        let UsageCost { source, on_disconnect, .. } = first?;
+        let UsageCost { source, on_disconnect, .. } = first.filter(|_| !open.is_empty() || removes_usage)?;
         let (is_sent, open) = (AtomicBool::new(false), Mutex::new(Some(open)));
         let (source, on_disconnect) = (source.clone(), *on_disconnect);
         Some(Self { source, removes_usage, on_disconnect, is_sent, sent_at: OnceLock::new(), open })

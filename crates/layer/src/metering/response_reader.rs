@@ -114,7 +114,8 @@ mod tests {
 
     #[test]
     fn header_field_is_the_cost() {
-        let cost = |values: &[&'static str]| read(&UsageSource::Header(COST), values, &[]).usage().map(|usage| usage.output);
+        let cost =
+            |values: &[&'static str]| read(&UsageSource::Header(COST), values, &[]).usage().map(|usage| usage.output);
         assert_eq!(cost(&[" 12 "]), Some(12));
         assert_eq!(cost(&["3", "12"]), Some(12));
         assert_eq!(cost(&["99999999999999999999999"]), Some(u64::MAX));

@@ -62,7 +62,7 @@ impl Limits {
             unit: "decisions",
             meaning: "Decisions of each limit. A limit that would have granted a rejected request counts nothing",
             action: "`limited` grows: `tidegate top` names the client; raise the rate if the client is legitimate. \
-                     `shadow_limited` shows what a new limit would reject. `store_failed`: see `tidegate_store_up`",
+                     `shadow_limited` shows what a new limit would reject, or `on_limit` forwards. `store_failed`: see `tidegate_store_up`",
         };
         catalog.add(self.0.metric(decisions.labels, |limit| &limit.decisions), decisions);
         let used = Description {

@@ -242,6 +242,9 @@ impl<'r> Engine<'r> {
         if !self.routes[position].needs_nothing || charges.len() < route.limits.len() {
             self.sort_out(position, facts, (request, recorded), &mut charges)?;
         }
+        if evaluation.on_limit().is_some() {
+            charges.tolerate();
+        }
         let origin = Origin {
             number,
             route: position,

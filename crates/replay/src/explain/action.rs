@@ -33,7 +33,7 @@ pub(super) fn changes(route: &Route, rules: &Rules, facts: &Facts<'_>) -> Vec<St
     let Route {
         name, action, rewrite, request_headers, response_headers, timeout, compression,
         matcher: _, limits: _, max_body: _, quota: _, cors: _, concurrency: _, require: _, authorize: _, reject: _,
-        upgrades: _, rate_limit_headers: _, inherited: _,
+        upgrades: _, rate_limit_headers: _, inherited: _, on_limit: _,
     } = route;
     let mut lines = Vec::new();
     if let Action::Redirect(redirect) = action {

@@ -245,9 +245,10 @@ impl<'r> Explanation<'r> {
         }
     }
 
-    /// Returns the status of the answer if the limits refuse the request. Returns `None` if they are not asked.
+    /// Returns the status of the answer if the limits refuse the request. Returns `None` if they are not asked, or if the request
+    /// is forwarded over its limits.
     pub fn refused_status(&self) -> Option<u16> {
-        Some(self.response_status(describe(self.outcome?.refused, self.facts).0))
+        Some(self.response_status(describe(self.outcome?.refused?, self.facts).0))
     }
 
     /// Returns the status of the answer to an admitted request that cannot be forwarded, and the reason.

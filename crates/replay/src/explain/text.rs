@@ -16,7 +16,7 @@ use tidegate_rules::limits::concurrency::Concurrency;
 use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::request::facts::Facts;
 use tidegate_rules::request::identity::{Identity, IdentityValue, ServiceCheck};
-use tidegate_rules::route::{Action, InheritedValue, Route};
+use tidegate_rules::route::{Action, InheritedValue, OnLimit, Route};
 use tidegate_rules::rules::LimitCheck;
 
 impl fmt::Display for Explanation<'_> {
@@ -149,6 +149,15 @@ impl Explanation<'_> {
         writeln!(f)
     }
 
+    /// Describes the effect of limits that refuse the request.
+    fn describe_refused(&self) -> String {
+        match (self.refused_status(), self.route().and_then(|route| route.on_limit.as_ref())) {
+            (None, Some(OnLimit::Upstream(name))) => format!("forwarded to upstream {}", quote(name)),
+            (None, Some(OnLimit::Mark(name))) => format!("forwarded with the field {name}"),
+            (status, _) => format!("answered with {}", status.unwrap_or(429)),
+        }
+    }
+
     fn result(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((status, reason)) = self.rejection() {
             return writeln!(f, "answered with {status}: {reason}");
@@ -158,15 +167,14 @@ impl Explanation<'_> {
             (Some(route), None) if !matches!(route.action, Action::Forward(_)) => describe_action(route),
             _ => "forwarded".to_owned(),
         };
+        let refused = self.describe_refused();
         let live = || self.checks.iter().filter(|(limit, _)| !limit.shadow).filter_map(charged);
         match live().find(|(_, charge)| is_never_granted(charge, self.now)) {
             Some((limit, _)) => {
-                let status = self.refused_status().unwrap_or(429);
-                writeln!(f, "answered with {status}, always: {} never has enough permits", quote(&limit.name))
+                writeln!(f, "{refused}, always: {} never has enough permits", quote(&limit.name))
             }
             None if live().next().is_some() => {
-                let rejected = self.refused_status().unwrap_or(429);
-                writeln!(f, "{action} if every live limit grants it, otherwise answered with {rejected}")
+                writeln!(f, "{action} if every live limit grants it, otherwise {refused}")
             }
             None => writeln!(f, "{action}: no live limit counts it"),
         }?;

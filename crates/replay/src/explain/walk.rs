@@ -36,7 +36,8 @@ pub(super) struct Outcome<'r> {
     pub(super) granted: Option<Answer<'r>>,
     /// The service that must allow a request that the limits grant.
     pub(super) service: Option<&'r ServiceCheck>,
-    pub(super) refused: Answer<'r>,
+    /// `None` if the request is forwarded over its limits.
+    pub(super) refused: Option<Answer<'r>>,
 }
 
 /// Evaluates a request to its end. Services are not asked: they are assumed to allow the request.
@@ -45,7 +46,7 @@ pub(super) fn walk<'r>(
     (config, now): (&Config, Timestamp),
     body: Option<&[u8]>,
 ) -> Ending<'r> {
-    let (mut event, mut refused, mut service) = (Event::Done, None, None);
+    let (mut event, mut is_decided, mut refused, mut service) = (Event::Done, false, None, None);
     let granted = loop {
         match evaluation.next(take(&mut event)) {
             Step::Found | Step::AdmitQuota | Step::Check(_) | Step::Identified(_) => {}
@@ -58,7 +59,8 @@ pub(super) fn walk<'r>(
             }
             Step::Verify(kinds) => identify(evaluation, kinds, (config, now)),
             Step::Decide(_) => {
-                refused = Some(evaluation.refused());
+                is_decided = true;
+                refused = evaluation.on_limit().is_none().then(|| evaluation.refused());
                 event = Event::Decided(Verdict::Granted);
             }
             Step::Ask(check) => {
@@ -72,13 +74,13 @@ pub(super) fn walk<'r>(
             Step::Forward => break None,
         }
     };
-    match (granted, refused) {
-        (granted, Some(refused)) => Ending::Asked(Outcome { granted, service, refused }),
-        (Some(answer), None) => {
+    match granted {
+        granted if is_decided => Ending::Asked(Outcome { granted, service, refused }),
+        Some(answer) => {
             let of_route = matches!(answer, Answer::BadRequest(_) | Answer::BodyTooLong(_) | Answer::Tunnel);
             answered(describe(answer, &evaluation.facts), of_route)
         }
-        (None, None) => Ending::Unmatched, // only admitted requests are forwarded
+        None => Ending::Unmatched, // only admitted requests are forwarded
     }
 }
 

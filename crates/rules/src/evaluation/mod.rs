@@ -34,7 +34,7 @@ use crate::request::facts::{BadRequest, Facts, HostRequirement, NO_CERTIFICATE};
 use crate::request::identity::{Identity, IdentityKinds, OnServiceFailure, ServiceCheck, ServiceVerdict};
 use crate::request::sanitize::BadField;
 use crate::route::upgrade::{Offer, Upgrade};
-use crate::route::{Authorize, Met, OriginalRequest, OriginalRequestError, Rejection, Route};
+use crate::route::{Authorize, Met, OnLimit, OriginalRequest, OriginalRequestError, Rejection, Route};
 use crate::rules::Rules;
 
 /// The evaluation of one request.
@@ -124,7 +124,7 @@ impl<'r, 'f> Evaluation<'r, 'f> {
                 Stage::Authorize => self.authorize(),
                 Stage::Tunnel => self.tunnel(),
                 Stage::Size => self.size(),
-                Stage::Check => Some(Step::Check(self.unverified_kinds())),
+                Stage::Check => Some(Step::Check(self.unverified_kinds().filter(|_| !self.forwards_over_limit()))),
                 Stage::Body => self.body(),
                 Stage::Limits => Some(self.limits()),
                 Stage::Decision => self.decision(event),
@@ -308,6 +308,17 @@ impl<'r, 'f> Evaluation<'r, 'f> {
     /// Returns the answer to the request if limits refuse it.
     pub fn refused(&self) -> Answer<'r> {
         Answer::Refused(self.rejection().filter(|_| self.facts.identity_fault().is_none()))
+    }
+
+    /// Returns the effect of limits that refuse the request, if they do not reject it. Limits protect the verification of
+    /// credentials: they reject requests whose credentials are not accepted.
+    pub fn on_limit(&self) -> Option<&'r OnLimit> {
+        self.route.filter(|_| self.forwards_over_limit() && self.facts.identity_fault().is_none())?.on_limit.as_ref()
+    }
+
+    /// Returns `true` if the route forwards requests over a limit. The answer to a proxy cannot name another upstream.
+    fn forwards_over_limit(&self) -> bool {
+        !self.is_original() && self.route.is_some_and(|route| route.on_limit.is_some())
     }
 
     /// Returns the response of the route to requests that limits refuse.

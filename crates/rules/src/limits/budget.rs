@@ -38,11 +38,11 @@ pub struct UsageCost {
 pub enum TokenRates {
     /// The same for all models.
     Weights(Weights),
-    /// Those of the model that the request names.
+    /// The prices of the model that the request names.
     Prices {
         /// The path of the file with the prices, as the rule file has it.
         path: Arc<str>,
-        /// The prices.
+        /// The prices of all models.
         prices: Arc<Prices>,
     },
 }

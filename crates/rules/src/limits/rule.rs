@@ -226,9 +226,12 @@ impl Limit {
     #[doc(hidden)]
     #[inline]
     pub fn reads_body(&self) -> bool {
-        !self.body_conditions.is_empty()
-            || matches!(self.permits, Cost::Json(_) | Cost::Usage(_))
-            || self.client.reads_body()
+        let cost_reads_body = match &self.permits {
+            Cost::Fixed(_) | Cost::Header(_) => false,
+            Cost::Json(_) => true,
+            Cost::Usage(cost) => cost.source.api().is_some(),
+        };
+        cost_reads_body || !self.body_conditions.is_empty() || self.client.reads_body()
     }
 
     /// Returns the kinds of credentials that the limit reads.

@@ -100,8 +100,9 @@ impl fmt::Display for UsageSource {
 impl Serialize for UsageSource {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Members(UsageMembers { members, .. }) => serializer
-                .collect_map(members.iter().map(|(count, pointer)| (key(*count), format!("json:{pointer}")))),
+            Self::Members(UsageMembers { members, .. }) => {
+                serializer.collect_map(members.iter().map(|(count, pointer)| (key(*count), format!("json:{pointer}"))))
+            }
             other => serializer.collect_str(other),
         }
     }

@@ -13,6 +13,7 @@ mod coverage;
 mod fields;
 mod glob;
 mod matcher;
+mod on_limit;
 mod origin;
 mod pattern;
 mod preflight;
@@ -42,6 +43,7 @@ pub use self::coverage::{LookupKey, lookup_key};
 pub use self::fields::RenderedValues;
 pub use self::fields::{FieldChanges, FieldValue};
 pub use self::matcher::Matcher;
+pub use self::on_limit::OnLimit;
 pub use self::origin::OriginPattern;
 pub use self::pattern::{HostPattern, PathPattern, PatternError};
 use self::quotas::Quotas;
@@ -147,6 +149,8 @@ pub struct Route {
     /// The response to requests that the limits reject.
     #[serde(skip)]
     pub reject: Option<Box<Rejection>>,
+    /// Forwards requests that the limits would reject.
+    pub on_limit: Option<OnLimit>,
     /// The values that come from `defaults`.
     #[serde(skip)]
     pub inherited: Arc<[InheritedValue]>,
@@ -191,6 +195,7 @@ impl Route {
             compression: None,
             concurrency: None,
             reject: None,
+            on_limit: None,
             inherited: Arc::default(),
         }
     }

@@ -182,6 +182,16 @@ impl<'r> Charges<'r> {
         self.decisions.retain_mut(next_of(&kept));
     }
 
+    /// Lets no limit reject the request: a limit that refuses it is not charged, and all others are.
+    pub fn tolerate(&mut self) {
+        self.charges.iter_mut().for_each(|charge| charge.shadow = true);
+    }
+
+    /// Returns the limits that would have rejected the request if they were not [tolerant](Self::tolerate).
+    pub fn exceeded(&self) -> impl Iterator<Item = LimitCharge<'_>> {
+        self.iter().filter(|entry| entry.charge.shadow && !entry.limit.shadow && entry.is_refused())
+    }
+
     /// Replaces the limiter of each charge for which `change` returns another one.
     pub fn replace_limiters(&mut self, change: impl Fn(&Limit, &Arc<Limiter>) -> Option<Arc<Limiter>>) {
         for (index, charge) in self.positions.iter().zip(&mut self.charges) {
@@ -248,6 +258,24 @@ mod tests {
     use super::*;
     use crate::charge::Outcome;
     use tidegate_limit::{Algorithm, Mode, Quota, Wait};
+
+    #[test]
+    fn tolerated_refusals_are_exceeded_limits() {
+        let quota = Quota::new(9, 1_000, Algorithm::TokenBucket).expect("a quota");
+        let mut limits = ["live", "granted", "shadow"]
+            .map(|name| Limit::new(name.to_owned(), Arc::new(Limiter::new(name.to_owned(), Mode::Overall, quota))));
+        limits[2].shadow = true;
+        let mut charges = Charges::new(&limits);
+        for (index, limit) in limits.iter().enumerate() {
+            let charge = Charge::new(Arc::clone(&limit.limiter), None, 1);
+            charges.push(index, Charge { shadow: limit.shadow, ..charge });
+        }
+        charges.tolerate();
+        let decisions = [Wait::Millis(5), Wait::Now, Wait::Millis(5)].map(|wait| Decision::new(0, wait, 0));
+        charges.decide(Outcome::new(Timestamp::default(), decisions.to_vec(), charges.as_slice()));
+        let names: Vec<_> = charges.exceeded().map(|entry| entry.limit.name.as_str()).collect();
+        assert_eq!((names, charges.wait()), (vec!["live"], Wait::Now));
+    }
 
     #[test]
     fn charges_keep_their_decisions_when_others_are_removed() {

@@ -15,7 +15,8 @@ impl Request {
                 .map(|(_, model)| (model, "")),
             Api::OpenAi | Api::OpenAiResponses | Api::Anthropic => return,
         };
-        let model = model.map(|(model, _)| model.replace("%3A", ":").replace("%3a", ":").replace("%2F", "/").replace("%2f", "/"));
+        let model = model
+            .map(|(model, _)| model.replace("%3A", ":").replace("%3a", ":").replace("%2F", "/").replace("%2f", "/"));
         self.model = model.filter(|model| !model.contains('%') && model.len() <= crate::json::MAX_KEY);
     }
 }

@@ -47,7 +47,7 @@ pub(crate) fn action(raw: &file::Route, context: RouteContext<'_>, problems: &mu
     }
 }
 
-fn upstream(raw: &Located<String>, file: &File, problems: &mut Problems) -> Checked<Arc<str>> {
+pub(super) fn upstream(raw: &Located<String>, file: &File, problems: &mut Problems) -> Checked<Arc<str>> {
     let name = raw.required(problems)?;
     let declared = file.upstreams.get().into_iter().flatten().map(|(name, _)| name.as_str());
     if problems.has_unknown_file() || declared.clone().any(|declared| declared == name) {

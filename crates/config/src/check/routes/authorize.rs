@@ -11,7 +11,7 @@ pub(crate) fn authorize(
     problems: &mut Problems,
 ) -> Checked<Option<Authorize>> {
     let Some(raw) = route.authorize.optional(problems)? else { return Ok(None) };
-    let keys = present_keys!(route, upstream redirect respond limits quota concurrency);
+    let keys = present_keys!(route, upstream redirect respond on_limit limits quota concurrency);
     let help = "leave it out: the limits of the original request's route apply";
     _ = reject_keys(&keys, "with `authorize`", help, problems);
     let nginx = raw.nginx.or_default(problems)?;

@@ -7,6 +7,7 @@ pub(crate) mod concurrency;
 pub(crate) mod cors;
 pub(crate) mod field_changes;
 pub(crate) mod fields;
+pub(crate) mod on_limit;
 pub(crate) mod quota_path;
 pub(crate) mod reach;
 pub(crate) mod reject;
@@ -253,6 +254,7 @@ fn route(
     let request = field_changes(&raw.request_headers, Message::Request, Variables::request(context), problems);
     let response = field_changes(&raw.response_headers, Message::Response, Variables::response(context), problems);
     let reject = reject::reject(&raw.reject, context, problems);
+    let on_limit = on_limit::on_limit(raw, limits.as_deref().ok(), context, problems);
     let compression = compression::compression(raw, problems);
     let timeout = raw.timeout.optional(problems).map(|timeout| timeout.copied().map(Millis::duration));
     if let (Ok(Action::Redirect(_) | Action::Respond(_)), Ok(limits)) = (&action, &limits)
@@ -282,6 +284,7 @@ fn route(
         timeout: timeout?,
         compression: compression?,
         reject: reject?,
+        on_limit: on_limit?,
         inherited: Arc::default(),
     })
 }

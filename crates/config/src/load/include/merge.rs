@@ -85,29 +85,40 @@ fn apply_team(included: &mut Node, team: &Team, problems: &mut Problems) {
         let Value::Map(keys) = &mut route.value else { continue };
         for Entry { key, value, .. } in keys {
             let location = value.location;
-            let scalar = match &mut value.value {
-                Value::Scalar(scalar) => scalar,
-                Value::Map(conditions) if key == "match" => {
-                    add_hosts(conditions, location, &team.hosts);
-                    continue;
+            match &mut value.value {
+                Value::Map(conditions) if key == "match" => add_hosts(conditions, location, &team.hosts),
+                Value::Map(keys) if key == "on_limit" => {
+                    for Entry { value, .. } in keys.iter_mut().filter(|entry| entry.key == "upstream") {
+                        name_upstream(value, team, (&upstreams, &name_of), problems);
+                    }
                 }
-                Value::List(_) | Value::Map(_) => continue,
-            };
-            match key.as_str() {
-                "name" if scalar.is_text() => scalar.text = name_of(&scalar.text),
-                "upstream" if upstreams.contains(&scalar.text) => scalar.text = name_of(&scalar.text),
-                "upstream" if scalar.is_text() && team.upstreams == UpstreamUse::Own => {
-                    let message = format!("team {} has no upstream {}", quote(&team.name), quote(&scalar.text));
-                    let own = upstreams.iter().map(String::as_str);
-                    let help = help_for_unknown(&scalar.text, own, "upstreams of the team", || {
-                        "add it to `upstreams` of this file".to_owned()
-                    });
-                    problems.add(location, message, help);
-                    *scalar = Scalar::invalid();
-                }
-                _ => {}
+                Value::Scalar(scalar) if key == "name" && scalar.is_text() => scalar.text = name_of(&scalar.text),
+                Value::Scalar(_) if key == "upstream" => name_upstream(value, team, (&upstreams, &name_of), problems),
+                Value::Scalar(_) | Value::List(_) | Value::Map(_) => {}
             }
         }
+    }
+}
+
+/// Adds the name of a team to its own upstream. Reports an upstream that it may not use.
+fn name_upstream(
+    value: &mut Node,
+    team: &Team,
+    (upstreams, name_of): (&[String], &dyn Fn(&str) -> String),
+    problems: &mut Problems,
+) {
+    let location = value.location;
+    let Value::Scalar(scalar) = &mut value.value else { return };
+    if upstreams.contains(&scalar.text) {
+        scalar.text = name_of(&scalar.text);
+    } else if scalar.is_text() && team.upstreams == UpstreamUse::Own {
+        let message = format!("team {} has no upstream {}", quote(&team.name), quote(&scalar.text));
+        let own = upstreams.iter().map(String::as_str);
+        let help = help_for_unknown(&scalar.text, own, "upstreams of the team", || {
+            "add it to `upstreams` of this file".to_owned()
+        });
+        problems.add(location, message, help);
+        *scalar = Scalar::invalid();
     }
 }
 

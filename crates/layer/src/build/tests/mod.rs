@@ -93,6 +93,8 @@ fn every_key() -> Rules {
     let rules = rules.route(Route::new("moved").path("/old").redirect(Redirect::to("/new").status(308)));
     let respond = Respond::new(404).body("none").content_type("text/plain").header("x-a", "1");
     let rules = rules.route(Route::new("gone").path("/gone").respond(respond));
+    let marked = Route::new("marked").path("/marked").limit(Limit::overall("marked").rate(5, SECOND));
+    let rules = rules.route(marked.mark_over_limit("x-over-limit"));
     rules.route(Route::new("proxy").path("/authorize").authorize(true))
 }
 
@@ -100,7 +102,7 @@ fn every_key() -> Rules {
 fn rules_with_every_key_are_valid() {
     let config = every_key().build().expect("rules");
     assert!(config.warnings().is_empty(), "{:?}", config.warnings());
-    assert_eq!(config.rules.routes.iter().count(), 4);
+    assert_eq!(config.rules.routes.iter().count(), 5);
 }
 
 /// A new key of the rule file needs a method here.
@@ -134,6 +136,7 @@ fn builders_have_every_key_of_a_library() {
         "`respond`",
         "changes of header fields",
         "`reject`",
+        "`on_limit`",
         "`cors`",
         "`authorize`",
         "a `match`",
@@ -158,6 +161,7 @@ fn builders_have_every_key_of_a_library() {
         gateway.contains(&key)
             || (map == "`require`" && of_services.contains(&key))
             || (map == "`permits`" && of_bodies.contains(&key))
+            || (map == "`on_limit`" && key == "upstream")
     };
     let missing: Vec<_> =
         known.difference(&used).filter(|(map, key)| maps.contains(map) && !is_of_gateway(map, key)).collect();
