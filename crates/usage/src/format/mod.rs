@@ -170,4 +170,9 @@ impl Format {
         let last = if self.is_of_input { &[Count::Input][..] } else { &[Count::Output, Count::Total] };
         last.iter().any(|count| counts.has(*count)).then(|| counts.usage(self.has_cache_in_input))
     }
+
+    /// The input of the usage that these numbers are, without the output.
+    pub fn input(&self, counts: &Counts) -> Option<Usage> {
+        counts.has(Count::Input).then(|| Usage { output: 0, ..counts.usage(self.has_cache_in_input) })
+    }
 }

@@ -58,6 +58,11 @@ impl UsageReader {
         self.format.usage(&self.counts)
     }
 
+    /// The input that the response has reported so far, without the output.
+    pub fn input(&self) -> Option<Usage> {
+        self.format.input(&self.counts)
+    }
+
     /// The bytes of text that a stream has sent so far. A token has at least one byte.
     pub fn text_bytes(&self) -> u64 {
         self.counts.text_bytes()

@@ -23,6 +23,8 @@ pub struct Request {
     pub outputs: u64,
     /// The member that adds input which the request does not have: a stored conversation, a file, a tool on the server.
     pub hidden: Option<&'static str>,
+    /// The request asks for output that the response does not show (reasoning).
+    pub reasons: bool,
     /// The model, if it is in the body or the path and has at most 64 bytes.
     pub model: Option<String>,
     /// The client asks for a stream.

@@ -25,6 +25,8 @@ pub(super) enum Role {
     /// A tool. The API describes tools to the model in its own words too.
     Tool,
     Model,
+    /// Asks for reasoning, whose tokens the response does not show.
+    Reasoning,
     Stream,
     StreamOptions,
     IncludeUsage,
@@ -60,6 +62,8 @@ const OPENAI: &[Row] = &[
     (Role::Hidden, "/web_search_options"),
     (Role::Hidden, "/prediction"),
     (Role::Hidden, "/audio"),
+    (Role::Reasoning, "/reasoning_effort"),
+    (Role::Reasoning, "/reasoning"),
 ];
 
 const OPENAI_RESPONSES: &[Row] = &[
@@ -77,6 +81,7 @@ const OPENAI_RESPONSES: &[Row] = &[
     (Role::Hidden, "/prompt"),
     // The response would end before the usage is known.
     (Role::Hidden, "/background"),
+    (Role::Reasoning, "/reasoning"),
 ];
 
 const ANTHROPIC: &[Row] = &[
@@ -91,6 +96,7 @@ const ANTHROPIC: &[Row] = &[
     (Role::Tool, "/tools/*"),
     (Role::Kind, "/tools/*/type"),
     (Role::Hidden, "/mcp_servers"),
+    (Role::Reasoning, "/thinking"),
     (Role::Hidden, "/container"),
 ];
 

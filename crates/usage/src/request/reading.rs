@@ -88,6 +88,7 @@ impl Reading {
             Role::Message => self.messages += 1,
             Role::Prompt => self.prompts += u64::from(!matches!(value, Value::Number(_))),
             Role::Tool => self.has_tools = true,
+            Role::Reasoning => self.request.reasons |= value != Value::Null,
             Role::Model => self.request.model = text(value),
             Role::Stream => self.request.is_stream = flag(value).ok_or(invalid)?,
             Role::StreamOptions => self.request.positions.stream_options = Some(position.ok_or(invalid)?),

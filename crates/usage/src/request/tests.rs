@@ -69,6 +69,19 @@ fn request_names_model_and_stream() {
 }
 
 #[test]
+fn reasoning_is_output_that_a_stream_does_not_show() {
+    for (api, body) in [
+        (Api::OpenAi, json!({ "messages": [], "reasoning_effort": "low" })),
+        (Api::OpenAi, json!({ "messages": [], "reasoning": { "max_tokens": 7 } })),
+        (Api::OpenAiResponses, json!({ "input": "a", "reasoning": {} })),
+        (Api::Anthropic, json!({ "messages": [], "thinking": { "type": "enabled", "budget_tokens": 7 } })),
+    ] {
+        assert!(read(api, &body).reasons, "{body}");
+    }
+    assert!(!read(Api::OpenAi, &json!({ "messages": [], "reasoning_effort": null })).reasons);
+}
+
+#[test]
 fn input_that_the_request_does_not_have_is_hidden() {
     let cases = [
         (
