@@ -12,6 +12,7 @@ mod operators;
 mod outages;
 mod prices;
 mod reload;
+mod top_up;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

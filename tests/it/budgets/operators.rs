@@ -8,7 +8,7 @@ use crate::support::gateway::TestGateway;
 use crate::support::redis::RedisServer;
 use crate::support::wire::{eventually, until};
 
-async fn figures(gateway: &TestGateway) -> [u64; 4] {
+pub(super) async fn figures(gateway: &TestGateway) -> [u64; 4] {
     let text = gateway.api_get("limits/chat/tokens/client?address=127.0.0.1").await.text();
     let state: Value = serde_json::from_str(&text).expect("JSON");
     ["remaining", "used", "reserved", "debt"].map(|key| state[key].as_u64().unwrap_or_else(|| panic!("{key}: {text}")))

@@ -417,6 +417,13 @@ shape! {
         output: u64 = Integer(1, MAX_PERMITS), Optional;
         /// With any other `usage`: the most that a response reports. Each request reserves it.
         total: u64 = Integer(1, MAX_PERMITS), Optional;
+        /// The tokens of output that a stream reserves at a time, ahead of the text that passes. If the budget has no more, the
+        /// gateway ends the stream as if the output had reached its bound. By default, the whole bound is reserved. Only with
+        /// `openai`, `openai_responses` and `anthropic`; requires `whole`.
+        slice: u64 = Integer(16, MAX_PERMITS), Optional;
+        /// The models with output that their streams do not show (reasoning), such as `["o1*", "o3*"]`: they reserve the whole
+        /// bound. `*` stands for any characters. Required with `slice`; `[]` if there are none.
+        whole: Vec<Located<String>> = List(&Text), Optional;
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) use self::include::{INCLUDE, Include};
 use self::keys::{Kind, Shape};
 pub(crate) use self::limits::{
     CANDIDATE, CLIENTS, LIMIT, Limit, MATCH, Match, NOT, ON_LIMIT, PATTERN, PERMITS, Pattern, Permits, RATE_SOURCE,
-    REQUESTS, RESERVE, ROUTE, RateSource, Requests, Route, TIER, TIER_SOURCE, TextOrPattern, Tier, UPGRADES,
+    REQUESTS, RESERVE, ROUTE, RateSource, Requests, Reserve, Route, TIER, TIER_SOURCE, TextOrPattern, Tier, UPGRADES,
     USAGE_MEMBERS, UsageMembers, Values, WEIGHTS, WHEN, Weights, When,
 };
 pub(crate) use self::listen_tls::{CERTIFICATE, CLIENT_AUTH, Certificate, LISTEN_TLS, ListenTls};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::metering::{Metering, PeekBody};
+use tidegate_usage::Request;
 
 /// The body, its changes and the reservations of its request.
 #[derive(Default)]
@@ -17,5 +18,7 @@ pub(super) struct HeldBody {
     pub(super) removes_usage: bool,
     /// The model of a request to a language model.
     pub(super) model: Option<Box<str>>,
+    /// The request, if its output may be reserved in slices.
+    pub(super) stream: Option<Request>,
     pub(super) metering: Option<Arc<Metering>>,
 }

@@ -12,9 +12,10 @@ use super::held_body::HeldBody;
 use super::record::RequestRecord;
 use crate::admission::{Admitted, Denial};
 use crate::local_response::{BodyFault, LocalResponse};
-use crate::metering::{Metering, PeekError};
+use crate::metering::{MeteredRequest, Metering, PeekError};
 use tidegate_rules::evaluation::Evaluation;
 use tidegate_rules::request::body::BodyReads;
+use tidegate_rules::route::Route;
 use tidegate_rules::rules::Charges;
 use tidegate_store::Store;
 use tidegate_usage::Api;
@@ -53,13 +54,16 @@ pub(super) async fn read_body(
     let path = evaluation.facts.path.normalized();
     let read = reads.read(&body, path).map_err(|error| LocalResponse::BadBody(BodyFault::Body(error)))?;
     if let (Some(api), Some(request)) = (reads.api, &read.model) {
-        let output = evaluation.route().and_then(|(_, route)| route.output_bound()).map(u64::from);
+        let route = evaluation.route().map(|(_, route)| route);
+        let output = route.and_then(Route::output_bound).map(u64::from);
+        let is_sliced = request.is_stream && route.is_some_and(Route::has_slices);
         let changed = request.rewrite(api, &body, output, true);
         if changed.is_some() && is_signed(headers) {
             return Err(LocalResponse::BadBody(BodyFault::Signed));
         }
         let held = record.body();
         held.removes_usage = api == Api::OpenAi && request.is_stream && !request.includes_usage;
+        held.stream = is_sliced.then(|| request.clone());
         held.changed = changed.map(Bytes::from);
         held.model = request.model.as_deref().map(Box::from);
     }
@@ -84,8 +88,12 @@ pub(super) fn keep(
         let found = record.found;
         let metrics = |index| found?.compiled.limits.metrics(index).cloned();
         let held = record.body();
-        let (removes_usage, model) = (held.removes_usage, held.model.as_deref());
-        held.metering = Metering::new(charges, store, (removes_usage, model), metrics).map(Arc::new);
+        let request = MeteredRequest {
+            removes_usage: held.removes_usage,
+            model: held.model.as_deref(),
+            stream: held.stream.as_ref(),
+        };
+        held.metering = Metering::new(charges, store, &request, metrics).map(Arc::new);
     }
     admitted
 }

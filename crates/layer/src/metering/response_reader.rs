@@ -72,6 +72,11 @@ impl ResponseReader {
         }
     }
 
+    /// Returns the input that the response has reported so far, without the output.
+    pub fn input(&self) -> Option<Usage> {
+        if let Self::Usage(reader) = self { reader.input() } else { None }
+    }
+
     /// Returns the usage of a response that ends before its time. Returns `None` if the rest of the body would have reported it.
     pub fn usage_of_part(&self) -> Option<Usage> {
         let output = match self {

@@ -25,6 +25,7 @@ pub(super) struct BudgetSeries {
     debt: Count,
     usage_missing: Count,
     passed: [Count; SHARES.len()],
+    ended: Count,
 }
 
 pub(super) const SETTLED: Description = Description {
@@ -40,7 +41,8 @@ pub(super) const DEBT: Description = Description {
     labels: &[ROUTE, LIMIT],
     unit: "permits",
     meaning: "Costs above the reservations of their requests, which can exceed the budget",
-    action: "grows: the upstream reports more than requests allow; set `max_input`, or a larger `reserve`",
+    action: "grows: the upstream reports more than requests allow; set `max_input`, or name models \
+             that reason in `whole`",
 };
 
 pub(super) const USAGE_MISSING: Description = Description {
@@ -58,6 +60,14 @@ pub(super) const PASSED: Description = Description {
     unit: "times",
     meaning: "How often the settled costs of a bucket have passed this share of its budget",
     action: "the log has the hash of the client; raise the rate, or inform the client",
+};
+
+pub(super) const ENDED: Description = Description {
+    name: "budget_streams_ended",
+    labels: &[ROUTE, LIMIT],
+    unit: "streams",
+    meaning: "Streams that the gateway has ended, since the budget had no permits for more output",
+    action: "clients get short outputs: raise the rate, or let fewer clients share it",
 };
 
 impl BudgetShare {
@@ -90,6 +100,10 @@ impl BudgetSeries {
         &self.passed
     }
 
+    pub(super) fn ended(&self) -> &[Count] {
+        from_ref(&self.ended)
+    }
+
     /// Counts a cost, and the part of it that was not reserved.
     pub(super) fn add_cost(&self, permits: u32, unreserved: u32) {
         self.settled.inc_by(permits.into());
@@ -98,6 +112,10 @@ impl BudgetSeries {
 
     pub(super) fn add_missing_usage(&self) {
         self.usage_missing.inc();
+    }
+
+    pub(super) fn add_end(&self) {
+        self.ended.inc();
     }
 
     pub(super) fn add_passing(&self, share: BudgetShare) {

@@ -95,6 +95,7 @@ impl Limits {
         catalog.add(self.0.metric(budgets::DEBT.labels, |limit| limit.budget.debt()), budgets::DEBT);
         let missing = budgets::USAGE_MISSING;
         catalog.add(self.0.metric(missing.labels, |limit| limit.budget.usage_missing()), missing);
+        catalog.add(self.0.metric(budgets::ENDED.labels, |limit| limit.budget.ended()), budgets::ENDED);
         catalog.add(self.0.metric(budgets::PASSED.labels, |limit| limit.budget.passed()), budgets::PASSED);
     }
 }
@@ -163,6 +164,11 @@ impl LimitMetrics {
     /// Counts a request whose usage is absent, so that a budget was charged with all that it had reserved.
     pub fn usage_missing(&self) {
         self.0.budget.add_missing_usage();
+    }
+
+    /// Counts a stream that the gateway has ended, since the budget had no permits for more output.
+    pub fn stream_ended(&self) {
+        self.0.budget.add_end();
     }
 
     /// Counts a bucket whose settled costs have passed a share of its budget.

@@ -25,6 +25,12 @@ pub struct UsageCost {
     pub rates: TokenRates,
     /// The bound of requests that do not have one.
     pub reserve: Reserve,
+    /// The tokens of output that a stream reserves at a time; `None` reserves the whole bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slice: Option<u32>,
+    /// The models with output that streams do not show, which reserve the whole bound. `*` stands for any characters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub whole: Vec<String>,
     /// The most tokens of input that the models accept. Without it, requests are rejected that add input which they do not have.
     pub max_input: Option<u32>,
     /// The effect on the reservations of a gateway that has died.
@@ -77,22 +83,45 @@ fn path_of_prices<S: Serializer>(rates: &TokenRates, serializer: S) -> Result<S:
 }
 
 impl UsageCost {
-    /// Returns the most that a request can cost, in permits.
+    /// Returns the permits that a request reserves at first: the most that it can cost, or its input and the
+    /// [first slice](Self::first_slice) of its output.
     ///
     /// # Errors
     /// The request is unknown, or its cost has no bound.
     pub fn bound(&self, request: Option<&Request>) -> Result<u32, CostError> {
-        let Reserve::Output(output) = self.reserve else { return Ok(self.least_bound()) };
+        let Reserve::Output(_) = self.reserve else { return Ok(self.least_bound()) };
         let request = request.ok_or(CostError::NoBody)?;
-        let max_input = self.max_input.map(u64::from);
-        let input = match (request.hidden, max_input) {
-            (Some(member), None) => return Err(CostError::Hidden(member)),
-            (Some(_), Some(max)) => max,
-            (None, max) => request.input.min(max.unwrap_or(u64::MAX)),
-        };
-        let output = request.output.unwrap_or(output.into()).saturating_mul(request.outputs);
+        let input = self.input_bound(request)?;
+        let output = self.first_slice(request).unwrap_or_else(|| self.output_bound(request));
         let weights = self.weights(request.model.as_deref()).ok_or(CostError::NoPrice)?;
         Ok(u32::try_from(weights.bound(input, output)).unwrap_or(u32::MAX))
+    }
+
+    /// Returns the most tokens of input that a request can have.
+    ///
+    /// # Errors
+    /// The input has no bound.
+    pub fn input_bound(&self, request: &Request) -> Result<u64, CostError> {
+        match (request.hidden, self.max_input.map(u64::from)) {
+            (Some(member), None) => Err(CostError::Hidden(member)),
+            (Some(_), Some(max)) => Ok(max),
+            (None, max) => Ok(request.input.min(max.unwrap_or(u64::MAX))),
+        }
+    }
+
+    /// Returns the most tokens of output that a request can have.
+    pub fn output_bound(&self, request: &Request) -> u64 {
+        request.output.or(self.output().map(u64::from)).unwrap_or_default().saturating_mul(request.outputs)
+    }
+
+    /// Returns the tokens of output that a request reserves at first. Returns `None` if it reserves its whole bound: it is no stream
+    /// that the gateway can end, or has output that its stream does not show.
+    pub fn first_slice(&self, request: &Request) -> Option<u64> {
+        let (slice, api) = (u64::from(self.slice?), self.source.api()?);
+        let shows_all = request.outputs == 1 && request.hidden.is_none() && !request.reasons;
+        let is_whole = |model: &str| self.whole.iter().any(|pattern| matches(pattern.as_bytes(), model.as_bytes()));
+        let is_sliced = request.is_stream && shows_all && !request.model.as_deref().is_none_or(is_whole);
+        (is_sliced && api.has_endable_streams() && slice < self.output_bound(request)).then_some(slice)
     }
 
     /// Returns the permits that the tokens of a model cost. Returns `None` if the model has no price.
@@ -128,6 +157,21 @@ impl UsageCost {
     }
 }
 
+/// Returns `true` if a pattern with `*` matches the name of a model. The time is at most the product of their lengths.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let mut parts = pattern.split(|byte| *byte == b'*');
+    let (Some(first), Some(last)) = (parts.next(), parts.next_back()) else { return pattern == name };
+    let inner = name.strip_prefix(first).and_then(|rest| rest.strip_suffix(last));
+    // The first place of each part leaves the longest rest for the other parts.
+    inner.is_some_and(|inner| parts.try_fold(inner, after).is_some())
+}
+
+/// Returns the bytes after the first place of a part.
+fn after<'n>(name: &'n [u8], part: &[u8]) -> Option<&'n [u8]> {
+    let at = (0..=name.len()).find(|at| name[*at..].starts_with(part))?;
+    Some(&name[at + part.len()..])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,7 +181,8 @@ mod tests {
         let (weights, on_lost, on_disconnect) = Default::default();
         let rates = TokenRates::Weights(weights);
         let (source, reserve) = (UsageSource::Api(Api::OpenAi), Reserve::Output(100));
-        UsageCost { source, rates, reserve, max_input, on_lost, on_disconnect }
+        let (slice, whole) = (None, Vec::new());
+        UsageCost { source, rates, reserve, slice, whole, max_input, on_lost, on_disconnect }
     }
 
     fn bound(max_input: Option<u32>, body: &str) -> Result<u32, CostError> {
@@ -183,5 +228,32 @@ mod tests {
     #[test]
     fn cost_above_all_numbers_is_never_granted() {
         assert_eq!(bound(None, r#"{"messages":[],"max_tokens":9007199254740992,"n":9007199254740992}"#), Ok(u32::MAX));
+    }
+
+    #[test]
+    fn stream_reserves_a_slice_of_its_output() {
+        let whole = ["o1*", "*think*"].map(str::to_owned).into();
+        let cost = UsageCost { slice: Some(10), whole, ..cost(Some(0)) };
+        let bound = |body: &str| {
+            cost.bound(Some(&Request::read(Api::OpenAi, body.as_bytes()).expect("valid"))).expect("a bound")
+        };
+        assert_eq!(bound(r#"{"messages":[],"stream":true,"model":"m"}"#), 10);
+        assert_eq!(bound(r#"{"messages":[],"stream":true,"model":"m","max_tokens":9}"#), 9);
+        for whole in [
+            r#"{"messages":[],"model":"m"}"#,
+            r#"{"messages":[],"stream":true}"#,
+            r#"{"messages":[],"stream":true,"model":"o1-mini"}"#,
+            r#"{"messages":[],"stream":true,"model":"m","reasoning_effort":"low"}"#,
+        ] {
+            assert_eq!(bound(whole), 100, "{whole}");
+        }
+        assert_eq!(bound(r#"{"messages":[],"stream":true,"model":"m","n":2}"#), 200);
+    }
+
+    #[test]
+    fn patterns_of_models_match_whole_names() {
+        let is_matched = |pattern: &str, name: &str| matches(pattern.as_bytes(), name.as_bytes());
+        assert!(is_matched("o1*", "o1") && is_matched("*o1*", "openai/o1-mini") && is_matched("a*b*c", "axbxbc"));
+        assert!(is_matched("o1", "o1") && !is_matched("o1", "o1-mini") && !is_matched("a*a", "a"));
     }
 }

@@ -243,6 +243,11 @@ impl Route {
         self.limits.iter().filter_map(|limit| limit.permits.usage()?.output()).min()
     }
 
+    /// Returns `true` if a limit reserves the output of streams in slices.
+    pub fn has_slices(&self) -> bool {
+        self.limits.iter().filter_map(|limit| limit.permits.usage()).any(|cost| cost.slice.is_some())
+    }
+
     /// Returns `true` if the `Content-Length` is too large. Checked for all requests before they are forwarded.
     #[doc(hidden)]
     pub fn has_too_long_body(&self, facts: &Facts<'_>) -> bool {

@@ -5,6 +5,7 @@
 //! until the store replies.
 
 mod passing;
+mod reservation;
 
 use std::pin::Pin;
 use std::slice::from_ref;
@@ -12,8 +13,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+#[cfg(feature = "redis")]
+use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
+pub use self::reservation::Reservation;
 #[cfg(feature = "redis")]
 use crate::cancel::Reserving;
 use crate::{Backend, Store, StoreError, backend};
@@ -21,7 +25,7 @@ use crate::{Backend, Store, StoreError, backend};
 use crate::{multi_slot, negative_cache::NegativeCache, redis::Redis};
 use tidegate_limit::random::random;
 use tidegate_metrics::LimitMetrics;
-use tidegate_rules::charge::{Charge, ChargeKind, Granted, Outcome, ReservationId, Turn};
+use tidegate_rules::charge::{Charge, Granted, Outcome, ReservationId};
 
 /// The pause before a settlement is repeated, at first and at most.
 const PAUSE: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(5)];
@@ -32,20 +36,6 @@ const REPEATED_FOR: Duration = Duration::from_secs(600);
 /// How long after its first cancellation a reservation is cancelled again: longer than Redis needs to receive a call of a
 /// connection that has ended.
 const CANCELLED_AGAIN_AFTER: Duration = Duration::from_secs(5);
-
-/// An open reservation, or several of one bucket for one request. If it is dropped without a settlement, all of it is charged.
-#[derive(Debug)]
-pub struct Reservation {
-    store: Store,
-    first: Charge,
-    /// The reservations that were added.
-    more: Vec<Charge>,
-    /// The grant, if this gateway's share of the limit has made it instead of a reservation in Redis.
-    local: Option<Granted>,
-    /// The cost; `None` if it is unknown.
-    cost: Option<u32>,
-    metrics: Option<LimitMetrics>,
-}
 
 type ReserveFuture<'s> = Pin<Box<dyn Future<Output = Result<Outcome, StoreError>> + Send + 's>>;
 
@@ -63,14 +53,13 @@ impl Store {
     #[doc(hidden)]
     pub fn keep(&self, charge: &Charge, metrics: Option<LimitMetrics>) -> Reservation {
         self.keep_open(charge);
-        Reservation { store: self.clone(), first: charge.clone(), more: Vec::new(), local: None, cost: None, metrics }
+        Reservation::new(self.clone(), charge, metrics)
     }
 
     /// Keeps a reservation that [`take_locally`](Self::take_locally) has granted: the share of the gateway has charged all of it.
     #[doc(hidden)]
     pub fn keep_locally(&self, granted: Granted, metrics: Option<LimitMetrics>) -> Reservation {
-        let first = granted.charge.clone();
-        Reservation { store: self.clone(), first, more: Vec::new(), local: Some(granted), cost: None, metrics }
+        Reservation::of_share(self.clone(), granted, metrics)
     }
 
     fn keep_open(&self, charge: &Charge) {
@@ -89,19 +78,17 @@ impl Store {
         backend!(self, |memory| memory.take(charges), |redis| multi_slot::take(redis, charges).await)
     }
 
-    /// Charges the cost of a reservation, and ends the reservation. Does nothing for other charges.
-    pub(crate) fn settle(&self, reservation: &Charge, permits: u32) {
-        self.send_settlement(reservation, permits, Sent::Once(None));
-    }
-
     /// Cancels a reservation that may have been made. If its call had no reply, the call can arrive after the first
     /// cancellation.
     pub(crate) fn cancel(&self, reservation: &Charge) {
-        self.send_settlement(reservation, 0, Sent::Twice);
+        self.send_settlements(reservation, 0, &[], Sent::Twice);
     }
 
-    fn send_settlement(&self, reservation: &Charge, permits: u32, sent: Sent) {
-        let Some(settled) = reservation.settled(permits) else { return };
+    /// Charges the cost of a request, and ends its reservations of one bucket. Does nothing for other charges. The first settlement
+    /// has the whole cost: the permits of the other reservations stay reserved until Redis has charged it.
+    fn send_settlements(&self, first: &Charge, permits: u32, more: &[Charge], sent: Sent) {
+        let Some(settled) = first.settled(permits) else { return };
+        let more: Vec<_> = more.iter().filter_map(|charge| charge.settled(0)).collect();
         let store = self.clone();
         let report = move |outcome: Option<Outcome>, settled: &Charge| {
             if let (Sent::Once(Some(metrics)), Some(outcome)) = (&sent, outcome) {
@@ -110,32 +97,44 @@ impl Store {
             }
             matches!(sent, Sent::Twice)
         };
-        backend!(self, |memory| _ = report(memory.take(from_ref(&settled)).ok(), &settled), |redis| {
-            let redis = Arc::clone(redis);
-            let settle = async move {
-                if report(settle_in_redis(&redis, &settled).await, &settled) {
-                    sleep(CANCELLED_AGAIN_AFTER).await;
-                    settle_in_redis(&redis, &settled).await;
+        backend!(
+            self,
+            |memory| {
+                report(memory.take(from_ref(&settled)).ok(), &settled);
+                more.iter().for_each(|settled| _ = memory.take(from_ref(settled)));
+            },
+            |redis| {
+                let redis = Arc::clone(redis);
+                let settle = async move {
+                    if report(settle_in_redis(&redis, &settled).await, &settled) {
+                        sleep(CANCELLED_AGAIN_AFTER).await;
+                        settle_in_redis(&redis, &settled).await;
+                    }
+                    join_all(more.iter().map(|settled| settle_in_redis(&redis, settled))).await;
+                };
+                // Without a runtime, the process ends: Redis charges the reservation.
+                if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                    runtime.spawn(settle);
                 }
-            };
-            // Without a runtime, the process ends: Redis charges the reservation.
-            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                runtime.spawn(settle);
             }
-        });
+        );
     }
 
-    /// Charges the cost of a request that the share of this gateway has granted.
-    fn settle_locally(&self, granted: Granted, cost: u32) {
+    /// Charges the cost of a request that the share of this gateway has granted in these parts.
+    fn settle_locally(&self, parts: Vec<Granted>, cost: u32) {
         backend!(self, |_| {}, |redis| {
-            let (fallback, reserved) = (redis.store().fallback(), granted.charge.permits);
-            match cost.checked_sub(reserved) {
-                Some(0) => {}
-                Some(more) => fallback.charge_later(&Charge { permits: more, ..granted.charge }),
-                None => {
-                    let charge = Charge { permits: reserved - cost, ..granted.charge };
+            let (fallback, mut left) = (redis.store().fallback(), cost);
+            let last = parts.last().map(|granted| granted.charge.clone());
+            for granted in parts {
+                let unused = granted.charge.permits.saturating_sub(left);
+                left = left.saturating_sub(granted.charge.permits);
+                if unused > 0 {
+                    let charge = Charge { permits: unused, ..granted.charge };
                     fallback.give_back(&[Granted { charge, ..granted }]);
                 }
+            }
+            if let Some(last) = last.filter(|_| left > 0) {
+                fallback.charge_later(&Charge { permits: left, ..last });
             }
         });
     }
@@ -163,58 +162,5 @@ async fn settle_in_redis(redis: &NegativeCache<Redis>, settled: &Charge) -> Opti
             Err(_) => sleep(pause).await,
         }
         pause = (pause * 2).min(max_pause);
-    }
-}
-
-impl Reservation {
-    /// The reserved permits.
-    pub fn permits(&self) -> u32 {
-        self.more.iter().fold(self.first.permits, |sum, charge| sum.saturating_add(charge.permits))
-    }
-
-    /// Reserves more permits. Returns `false` if the budget does not have them, or if the share of this gateway has granted the
-    /// reservation.
-    ///
-    /// # Errors
-    /// The store did not decide; see [`StoreError`].
-    pub async fn extend(&mut self, permits: u32) -> Result<bool, StoreError> {
-        if self.local.is_some() {
-            return Ok(false);
-        }
-        // With its own name: a caller that leaves cancels only this reservation.
-        let kind = ChargeKind::Reserve(self.store.new_reservation());
-        let more = Charge { permits, kind, turn: Turn::Any, ..self.first.clone() };
-        let granted = self.store.take(from_ref(&more)).await?.granted();
-        if granted {
-            self.store.keep_open(&more);
-            self.more.push(more);
-        }
-        Ok(granted)
-    }
-
-    /// Charges the cost, and ends the reservation. Permits above those that were reserved can be debt.
-    pub fn settle(mut self, permits: u32) {
-        self.cost = Some(permits);
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        let cost = self.cost.unwrap_or_else(|| self.permits());
-        if let Some(metrics) = &self.metrics {
-            metrics.cost_settled(cost, cost.saturating_sub(self.permits()));
-            if self.cost.is_none() {
-                metrics.usage_missing();
-            }
-        }
-        if let Some(granted) = self.local.take() {
-            return self.store.settle_locally(granted, cost);
-        }
-        for charge in std::iter::once(&self.first).chain(&self.more) {
-            backend!(self.store, |_| {}, |redis| redis.store().drop_reservation(charge));
-        }
-        // The first settlement has the whole cost, so that the permits of the others stay reserved until then.
-        self.store.send_settlement(&self.first, cost, Sent::Once(self.metrics.take()));
-        self.more.iter().for_each(|charge| self.store.settle(charge, 0));
     }
 }

@@ -4,7 +4,7 @@ use super::capacity::{Capacity, check_capacity};
 use super::usage_source::usage_source;
 use crate::check::prices::PriceFiles;
 use crate::check::{Checked, convert, present_keys, reject_keys};
-use crate::file::{Limit, Permits, Weights};
+use crate::file::{Limit, Permits, Reserve as Bounds, Weights};
 use crate::problem::{Location, Problems, quote};
 use tidegate_rules::limits::budget::{Reserve, TokenRates, UsageCost};
 use tidegate_rules::limits::usage_source::UsageSource;
@@ -23,13 +23,14 @@ pub(super) fn usage_cost(
     let source = usage_source(&from.usage, problems);
     let rates = rates(from, source.as_ref().ok(), prices, problems);
     let reserve = source.as_ref().map_err(|reported| *reported).and_then(|source| reserve(from, source, problems));
+    let slices = source.as_ref().map_err(|reported| *reported).and_then(|source| slices(from, source, problems));
     let max_input = from.max_input.optional(problems)?.copied();
     let max_input = max_input.map(|max| convert(max, from.max_input.location, problems)).transpose();
     let (on_lost, on_disconnect) = (from.on_lost.or_default(problems), from.on_disconnect.or_default(problems));
     checked?;
-    let (reserve, at) = reserve?;
+    let ((reserve, at), (slice, whole)) = (reserve?, slices?);
     let (source, rates, on_lost, on_disconnect) = (source?, rates?, on_lost?, on_disconnect?);
-    let cost = UsageCost { source, rates, reserve, max_input: max_input?, on_lost, on_disconnect };
+    let cost = UsageCost { source, rates, reserve, slice, whole, max_input: max_input?, on_lost, on_disconnect };
     let consequence = match reserve {
         Reserve::Output(_) => "a request without a bound of its output would never pass",
         Reserve::Total(_) => "no request would ever pass",
@@ -67,7 +68,7 @@ fn reserve(from: &Permits, source: &UsageSource, problems: &mut Problems) -> Che
     };
     let (number, others) = match is_api {
         true => (&raw.output, present_keys!(raw, total)),
-        false => (&raw.total, present_keys!(raw, output)),
+        false => (&raw.total, present_keys!(raw, output slice whole)),
     };
     let checked = reject_keys(&others, &reason, "write the other key of `reserve`", problems).and(checked);
     let Some(reserved) = number.optional(problems)? else {
@@ -77,6 +78,29 @@ fn reserve(from: &Permits, source: &UsageSource, problems: &mut Problems) -> Che
     let reserved = convert(*reserved, number.location, problems)?;
     checked?;
     Ok((if is_api { Reserve::Output(reserved) } else { Reserve::Total(reserved) }, number.location))
+}
+
+/// Converts `slice` and `whole`.
+fn slices(from: &Permits, source: &UsageSource, problems: &mut Problems) -> Checked<(Option<u32>, Vec<String>)> {
+    let whole_bound = Ok((None, Vec::new()));
+    let (Some(bounds), Some(api)) = (from.reserve.get(), source.api()) else { return whole_bound };
+    let Bounds { slice, whole, .. } = bounds;
+    let Some(tokens) = slice.optional(problems)? else {
+        let keys = present_keys!(bounds, whole);
+        reject_keys(&keys, "without `slice`", "add `slice`, for example `slice: 256`", problems)?;
+        return whole_bound;
+    };
+    if !api.has_endable_streams() {
+        let message = format!("the gateway cannot end the streams of {}", quote(api.name()));
+        return Err(slice.report(message, "leave `slice` out: the whole bound is reserved", problems));
+    }
+    let Some(patterns) = whole.optional(problems)? else {
+        let message = "`slice` needs `whole`: the models with output that their streams do not show".to_owned();
+        let help = "for example `whole: [\"o1*\", \"o3*\"]`, or `[]`";
+        return Err(problems.add_missing(slice.location, "whole", message, help));
+    };
+    let whole = patterns.iter().map(|pattern| pattern.required(problems).cloned()).collect::<Checked<_>>()?;
+    Ok((Some(convert(*tokens, slice.location, problems)?), whole))
 }
 
 /// Reports the keys of `usage` in a limit without it.

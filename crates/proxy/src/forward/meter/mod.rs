@@ -25,11 +25,12 @@ pub(super) fn meter(response: &mut Response<ResponseBody>, metering: Arc<Meterin
     let is_free = response.status().is_client_error() || response.status().is_server_error();
     let reader = Some(metering.reader(response.headers()));
     let reader = reader.filter(|reader| !reader.reads_content() || !is_encoded(response.headers()));
-    let removes_usage = metering.removes_usage() && reader.as_ref().is_some_and(ResponseReader::reads_events);
     if reader.as_ref().is_some_and(ResponseReader::reads_head) {
         return Meter { reader, metering, is_free }.finish();
     }
-    if removes_usage {
+    let has_events = reader.as_ref().is_some_and(ResponseReader::reads_events);
+    let removes_usage = metering.removes_usage() && has_events;
+    if removes_usage || (metering.has_slices() && has_events) {
         response.headers_mut().remove(CONTENT_LENGTH);
     }
     response.extensions_mut().remove::<Relay>(); // the bytes are needed in memory
