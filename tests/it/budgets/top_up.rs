@@ -36,7 +36,7 @@ impl PacedModel {
             async move {
                 while let Some(request) = connection.request().await {
                     let body: Value = serde_json::from_slice(&request.body).expect("JSON");
-                    let pace = &paces[body["id"].as_u64().expect("an id") as usize];
+                    let pace = &paces[usize::try_from(body["id"].as_u64().expect("an id")).expect("a position")];
                     if !send(&mut connection, &body, pace, &sent).await {
                         return;
                     }
@@ -295,7 +295,8 @@ async fn failure_of_redis_follows_the_rule_of_the_limit() {
         let Some(redis) = RedisServer::start() else { return };
         let model = PacedModel::start(1).await;
         let more = format!("on_store_failure: {rule}");
-        let gateway = gateway(model.origin.address, &redis.url(), 1_000, "openai", &more);
+        let store = format!("{{ url: '{}', timeout: 1s }}", redis.url());
+        let gateway = gateway(model.origin.address, &store, 1_000, "openai", &more);
         gateway.until_config_has(&[r#""state":"up""#]).await;
         let redis = parking_lot::Mutex::new(Some(redis));
         let body = json!({ "messages": [], "model": "m", "id": 0, "tokens": 200, "max_tokens": 900, "stream": true });
