@@ -43,6 +43,7 @@ fn names(charges: &Charges<'_>) -> Option<HeaderValue> {
 mod tests {
     use std::convert::Infallible;
     use std::future::ready;
+    use std::sync::Arc;
 
     use http::{Request, Response, StatusCode};
     use parking_lot::Mutex;
@@ -55,9 +56,10 @@ mod tests {
         let rules = "routes: [{ name: all, match: {}, on_limit: { mark: x-over }, limits: [
             { name: a, mode: OVERALL, rate: 1, interval: 1h }, { name: b, mode: OVERALL, rate: 2, interval: 1h } ] }]";
         let layer = RateLimitLayer::from_yaml(rules).expect("valid rules");
-        let marks = Mutex::new(Vec::new());
+        let marks = Arc::new(Mutex::new(Vec::new()));
         for _ in 0..3 {
-            let record = |request: Request<()>| {
+            let marks = Arc::clone(&marks);
+            let record = move |request: Request<()>| {
                 let mark = request.headers().get("x-over").map(|mark| mark.to_str().expect("ASCII").to_owned());
                 marks.lock().push(mark);
                 ready(Ok::<_, Infallible>(Response::new(())))
