@@ -60,7 +60,7 @@ async fn responses_without_usage_stay_within_the_budget() {
     for round in 0..6 {
         let body = |number: u64| {
             let mut body = held(20 + number);
-            (body["silent"], body["stream"]) = (true.into(), (number % 2 == 0).into());
+            (body["silent"], body["stream"]) = (true.into(), number.is_multiple_of(2).into());
             body
         };
         let rejected = send_together(&gateway, &model, &(0..20).map(body).collect::<Vec<_>>()).await;

@@ -68,7 +68,7 @@ fn price(raw: &Price, problems: &mut Problems) -> Checked<Weights> {
     let input = raw.input.required(problems).copied();
     let output = raw.output.required(problems).copied();
     let [cached_input, cache_write] =
-        [&raw.cached_input, &raw.cache_write].map(|price| price.optional(problems).map(|price| price.copied()));
+        [&raw.cached_input, &raw.cache_write].map(|price| price.optional(problems).map(Option::<&f64>::copied));
     let (input, output) = (input?, output?);
     let weights = Weights::new(input, cached_input?.unwrap_or(input), cache_write?.unwrap_or(input), output);
     weights.ok_or_else(|| problems.reported(raw.input.location))

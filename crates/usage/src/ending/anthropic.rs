@@ -14,7 +14,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn pass(&mut self, event: Event) {
+    pub(super) fn pass(&mut self, event: &Event) {
         self.is_finished |= event.is_finished;
         match event.kind {
             Kind::BlockStart => self.block = Some(event.number.unwrap_or(0)),

@@ -176,7 +176,7 @@ impl Ending {
         match self {
             Self::OpenAi(stream) => stream.pass(event),
             Self::Responses(stream) => stream.pass(event),
-            Self::Anthropic(stream) => stream.pass(event),
+            Self::Anthropic(stream) => stream.pass(&event),
         }
     }
 }

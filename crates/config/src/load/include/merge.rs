@@ -68,14 +68,13 @@ pub(super) fn merge(root: &mut Node, mut included: Node, team: Option<&Team>, pr
 
 /// Puts the name of the team before the names of its upstreams and routes, and adds its hosts to routes without `host`.
 fn apply_team(included: &mut Node, team: &Team, problems: &mut Problems) {
-    let name_of = |own: &str| format!("{}.{own}", team.name);
     let Value::Map(entries) = &mut included.value else { return };
     let mut upstreams = Vec::new();
     if let Some(Value::Map(own)) =
         entries.iter_mut().find(|entry| entry.key == "upstreams").map(|own| &mut own.value.value)
     {
         for upstream in own.iter_mut().filter(|upstream| upstream.key != MERGE_KEY) {
-            let name = name_of(&upstream.key);
+            let name = name_in(team, &upstream.key);
             upstreams.push(std::mem::replace(&mut upstream.key, name));
         }
     }
@@ -89,28 +88,30 @@ fn apply_team(included: &mut Node, team: &Team, problems: &mut Problems) {
                 Value::Map(conditions) if key == "match" => add_hosts(conditions, location, &team.hosts),
                 Value::Map(keys) if key == "on_limit" => {
                     for Entry { value, .. } in keys.iter_mut().filter(|entry| entry.key == "upstream") {
-                        name_upstream(value, team, (&upstreams, &name_of), problems);
+                        name_upstream(value, team, &upstreams, problems);
                     }
                 }
-                Value::Scalar(scalar) if key == "name" && scalar.is_text() => scalar.text = name_of(&scalar.text),
-                Value::Scalar(_) if key == "upstream" => name_upstream(value, team, (&upstreams, &name_of), problems),
+                Value::Scalar(scalar) if key == "name" && scalar.is_text() => {
+                    scalar.text = name_in(team, &scalar.text);
+                }
+                Value::Scalar(_) if key == "upstream" => name_upstream(value, team, &upstreams, problems),
                 Value::Scalar(_) | Value::List(_) | Value::Map(_) => {}
             }
         }
     }
 }
 
+/// Returns the name of an upstream or a route of a team.
+fn name_in(team: &Team, own: &str) -> String {
+    format!("{}.{own}", team.name)
+}
+
 /// Adds the name of a team to its own upstream. Reports an upstream that it may not use.
-fn name_upstream(
-    value: &mut Node,
-    team: &Team,
-    (upstreams, name_of): (&[String], &dyn Fn(&str) -> String),
-    problems: &mut Problems,
-) {
+fn name_upstream(value: &mut Node, team: &Team, upstreams: &[String], problems: &mut Problems) {
     let location = value.location;
     let Value::Scalar(scalar) = &mut value.value else { return };
     if upstreams.contains(&scalar.text) {
-        scalar.text = name_of(&scalar.text);
+        scalar.text = name_in(team, &scalar.text);
     } else if scalar.is_text() && team.upstreams == UpstreamUse::Own {
         let message = format!("team {} has no upstream {}", quote(&team.name), quote(&scalar.text));
         let own = upstreams.iter().map(String::as_str);
