@@ -422,7 +422,7 @@ shape! {
         /// `openai`, `openai_responses` and `anthropic`; requires `whole`.
         slice: u64 = Integer(16, MAX_PERMITS), Optional;
         /// The models with output that their streams do not show (reasoning), such as `["o1*", "o3*"]`: they reserve the whole
-        /// bound. `*` stands for any characters. Required with `slice`; `[]` if there are none.
+        /// bound. `*` stands for any characters. Required with `slice`; `[]` stands for no model.
         whole: Vec<Located<String>> = List(&Text), Optional;
     }
 }

@@ -136,7 +136,7 @@ impl Metering {
         }
     }
 
-    /// Charges this output of a stream that the gateway ends, and its input as far as it is known. Returns the usage.
+    /// Charges this output of a stream that the gateway ends, and its input, if it is known. Returns the usage.
     fn settle_ended(&self, input: Option<Usage>, output: u64) -> Usage {
         let open = self.open.lock().take().unwrap_or_default();
         let bound = open.iter().find_map(|open| Some(open.slices.as_ref()?.input)).unwrap_or(0);

@@ -1,7 +1,7 @@
 //! Reserves the output of a stream in slices, ahead of the text that passes. If a budget has no more permits, the stream ends as if
 //! its output had reached the bound.
 //!
-//! The text is counted in bytes, since a token has at least one. A budget is asked for the next slice when half of the last one
+//! The text is counted in bytes, since a token has at least one. The next slice is reserved when half of the last one
 //! is left, so that the text only waits if the store is slower. The last quarter is for text that the upstream sends before it
 //! notices the end of the stream.
 
