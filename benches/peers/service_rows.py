@@ -54,7 +54,7 @@ BEHIND_ENVOY = Row(
     name="service",
     title="A rate limit service behind Envoy, two limits in Redis, all granted",
     about="Envoy asks Tidegate or envoyproxy/ratelimit over gRPC, with the same file of limits: one limit for all requests, and "
-    "one per address. The CPU time is that of the service, with one worker, and of its Redis, without Envoy.",
+    "one per address. The CPU time includes the service, with one worker, and its Redis, and not Envoy.",
     contestants=[
         Contestant(OURS, WITH_ENVOY, CONFIG, without_envoy(envoy_with_tidegate(PLENTY, PLENTY))),
         Contestant(THEIRS, SERVICE, THEIR_CONFIG, without_envoy(envoy_with_ratelimit(PLENTY, PLENTY))),
