@@ -184,6 +184,23 @@ async fn client_that_leaves_pays_for_the_whole_response() {
     assert_eq!(model.sent(), INPUT + 30);
 }
 
+/// Regression test: a runtime that ends drops the task that reads the rest, which gave the rest to the runtime again, without end.
+#[tokio::test]
+async fn gateway_ends_during_streams_of_a_budget() {
+    let model = Model::start().await;
+    let gateway = gateway(&model, "memory", 1_000, RESERVE);
+    let body = json!({ "messages": [], "tokens": 30, "stream": true, "held": true });
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        let mut client = gateway.client().await;
+        client.send(request("", &body.to_string())).await;
+        assert_eq!(client.head().await.expect("a head").status(), 200);
+        clients.push(client);
+    }
+    clients.truncate(2);
+    drop(gateway);
+}
+
 #[tokio::test]
 async fn client_that_leaves_pays_its_reservation_with_cancel() {
     let model = Model::start().await;

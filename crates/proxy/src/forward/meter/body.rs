@@ -39,6 +39,8 @@ pub(super) struct MeteredBody {
     /// The upstream has sent everything.
     is_complete: bool,
     has_ended: bool,
+    /// The client has left, and the rest of the response is read for its usage.
+    is_left: bool,
 }
 
 /// Reads the usage of one response.
@@ -86,7 +88,8 @@ impl MeteredBody {
         let has_events = meter.reader.as_ref().is_some_and(ResponseReader::reads_events);
         let top_up = if meter.is_free { None } else { meter.metering.top_up(has_events) };
         let filter = (removes_usage && top_up.is_none()).then(UsageEventFilter::default);
-        Self { body, meter: Some(meter), filter, top_up, trailers: None, is_complete: false, has_ended: false }
+        let (is_complete, has_ended, is_left) = (false, false, false);
+        Self { body, meter: Some(meter), filter, top_up, trailers: None, is_complete, has_ended, is_left }
     }
 
     /// Returns the data to forward now.
@@ -208,11 +211,12 @@ impl Drop for MeteredBody {
     fn drop(&mut self) {
         let Some(meter) = self.meter.take() else { return };
         match (meter.metering.on_disconnect(), Handle::try_current()) {
-            (OnDisconnect::Drain, Ok(runtime)) if meter.needs_rest() => {
+            // A runtime that ends drops a task that it is given, and so the rest of the response, at once.
+            (OnDisconnect::Drain, Ok(runtime)) if meter.needs_rest() && !self.is_left => {
                 let body = std::mem::replace(&mut self.body, Full::default().into());
                 let (top_up, is_complete) = (self.top_up.take(), self.is_complete);
-                let (meter, filter, trailers, has_ended) = (Some(meter), None, None, false);
-                runtime.spawn(drain(Self { body, meter, filter, top_up, trailers, is_complete, has_ended }));
+                let (meter, filter, trailers, has_ended, is_left) = (Some(meter), None, None, false, true);
+                runtime.spawn(drain(Self { body, meter, filter, top_up, trailers, is_complete, has_ended, is_left }));
             }
             _ => meter.break_off(),
         }
