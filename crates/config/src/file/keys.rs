@@ -14,6 +14,8 @@ pub(crate) const NONE: &str = "none";
 pub(crate) enum Kind {
     /// Text. Its content is checked later.
     Text,
+    /// Text that this regular expression matches, for the JSON Schema. Its content is checked later, with a better message.
+    Form(&'static str),
     /// Text, a whole number or a boolean, as claims of tokens are.
     Scalar,
     /// Text or a number. A port without a host is a number, and the error should not be about quotes.

@@ -7,8 +7,8 @@ use super::compression::{COMPRESSION, Compression};
 use super::concurrency::{CONCURRENCY, Concurrency};
 use super::identities::{IDENTITY_CONDITIONS, IdentityConditions, REQUIRE, Require};
 use super::keys::Kind::{
-    self, Decimal, Duration, Flag, Integer, Interval as IntervalKind, List, Many, Map, Name, OneOrMany, OrMap, OrNone,
-    Scalar, Size, Statuses, Text, Word,
+    self, Decimal, Duration, Flag, Form, Integer, Interval as IntervalKind, List, Many, Map, Name, OneOrMany, OrMap,
+    OrNone, Scalar, Size, Statuses, Text, Word,
 };
 use super::keys::{Key, Presence, Shape};
 use super::located::{Located, OneOrList, ValueOrMap};
@@ -366,7 +366,7 @@ shape! {
         /// The number in the response that is the cost, instead of `header` and `json`. The API of the upstream, whose responses report
         /// tokens: `openai`, `openai_responses`, `anthropic`, `gemini` or `bedrock`. Or `header:NAME`, a header field of the response;
         /// `bytes` of its body; `milliseconds` until its end; or members of its JSON body.
-        usage: ValueOrMap<String, UsageMembers> = OrMap(&Text, &USAGE_MEMBERS), Optional;
+        usage: ValueOrMap<String, UsageMembers> = OrMap(&Form(USAGE), &USAGE_MEMBERS), Optional;
         /// The permits that a token costs, by kind. By default, each costs one. A number without kinds counts as output.
         weights: Weights = Map(&WEIGHTS), Optional;
         /// The path of a file with the prices of models, instead of `weights` ([budgets.md](budgets.md#prices)). A relative path
@@ -426,6 +426,9 @@ shape! {
         whole: Vec<Located<String>> = List(&Text), Optional;
     }
 }
+
+/// The texts that `usage` can be.
+pub(crate) const USAGE: &str = "^(openai|openai_responses|anthropic|gemini|bedrock|bytes|milliseconds|header:.+)$";
 
 /// The largest weight of a token.
 pub(super) const MAX_WEIGHT: u32 = 1_000_000;

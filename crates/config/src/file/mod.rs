@@ -40,6 +40,8 @@ pub(crate) use self::identities::{
 };
 pub(crate) use self::include::{INCLUDE, Include};
 use self::keys::{Kind, Shape};
+#[cfg(test)]
+pub(crate) use self::limits::USAGE;
 pub(crate) use self::limits::{
     CANDIDATE, CLIENTS, LIMIT, Limit, MATCH, Match, NOT, ON_LIMIT, PATTERN, PERMITS, Pattern, Permits, RATE_SOURCE,
     REQUESTS, RESERVE, ROUTE, RateSource, Requests, Reserve, Route, TIER, TIER_SOURCE, TextOrPattern, Tier, UPGRADES,

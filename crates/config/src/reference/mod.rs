@@ -88,7 +88,7 @@ fn clause(sentence: &str) -> String {
 
 fn value(kind: &Kind) -> String {
     match kind {
-        Kind::Text | Kind::Address | Kind::Secret | Kind::Label => "text".to_owned(),
+        Kind::Text | Kind::Form(_) | Kind::Address | Kind::Secret | Kind::Label => "text".to_owned(),
         Kind::Scalar => "text, a number or a boolean".to_owned(),
         Kind::Statuses => "a status code, or a range such as `200-399`".to_owned(),
         Kind::Name => "a name".to_owned(),

@@ -96,6 +96,7 @@ fn range(kind: &Kind) -> Option<String> {
 fn value(kind: &Kind) -> Value {
     match kind {
         Kind::Text | Kind::Secret | Kind::Label => json!({ "type": "string", "pattern": "\\S" }),
+        Kind::Form(pattern) => or_placeholder(&json!({ "type": "string", "pattern": pattern })),
         Kind::Address => json!({ "type": ["string", "number"] }),
         Kind::Scalar => json!({ "type": ["string", "integer", "boolean"] }),
         Kind::Statuses => json!({ "type": ["string", "number"] }),

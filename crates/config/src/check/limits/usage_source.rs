@@ -39,7 +39,6 @@ fn named(text: &str, at: Location, problems: &mut Problems) -> Checked<UsageSour
         (None, UsageSource::MILLISECONDS) => return Ok(UsageSource::Milliseconds),
         _ => {}
     }
-    let words = || Api::ALL.iter().map(|api| api.name()).chain([UsageSource::BYTES, UsageSource::MILLISECONDS]);
     let help = match nearest(text, words()) {
         Some(near) => format!("did you mean {}?", quote(near)),
         None => "for the number in a header field of the response write `header:NAME`, for members of its body \
@@ -48,6 +47,11 @@ fn named(text: &str, at: Location, problems: &mut Problems) -> Checked<UsageSour
     };
     let message = format!("`usage` must be one of {}, or `header:NAME`, not {}", quote_all(words()), quote(text));
     Err(problems.add(at, message, help))
+}
+
+/// The texts without a name.
+fn words() -> impl Iterator<Item = &'static str> {
+    Api::ALL.iter().map(|api| api.name()).chain([UsageSource::BYTES, UsageSource::MILLISECONDS])
 }
 
 /// Converts the members of a body.
@@ -93,5 +97,17 @@ pub(crate) fn check_single(limits: &[Limit], at: Location, problems: &mut Proble
             let message = format!("the limits of a route have one `usage`, not {first} and {other}");
             Err(problems.add(at, message, "use one of them, or distribute the limits over several routes"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::USAGE;
+
+    #[test]
+    fn schema_has_all_words() {
+        let words: Vec<_> = words().collect();
+        assert_eq!(USAGE, format!("^({}|{HEADER}.+)$", words.join("|")));
     }
 }

@@ -73,7 +73,9 @@ impl<'n> KeyValue<'n> {
         if self.node.is_null() {
             return Err(self.report("has no value", "give it one, or leave the key out", problems));
         }
-        if let (Some(texts), Kind::Text | Kind::Address | Kind::Scalar | Kind::Secret) = (self.node.secrets(), kind) {
+        if let (Some(texts), Kind::Text | Kind::Form(_) | Kind::Address | Kind::Scalar | Kind::Secret) =
+            (self.node.secrets(), kind)
+        {
             problems.add_secrets(texts);
         }
         Ok(())
@@ -116,7 +118,7 @@ impl<'n> KeyValue<'n> {
 impl FromYaml for String {
     fn from_yaml(value: KeyValue<'_>, kind: &'static Kind, problems: &mut Problems) -> Checked<Self> {
         let text = match kind {
-            Kind::Text => value.text(problems),
+            Kind::Text | Kind::Form(_) => value.text(problems),
             Kind::Address | Kind::Statuses => value.text_or_number(problems),
             Kind::Scalar => return value.scalar(problems),
             Kind::Secret => value.secret(problems),
