@@ -40,7 +40,7 @@ pub(super) struct MeteredBody {
     is_complete: bool,
     has_ended: bool,
     /// The client has left, and the rest of the response is read for its usage.
-    is_left: bool,
+    is_draining: bool,
 }
 
 /// Reads the usage of one response.
@@ -88,8 +88,8 @@ impl MeteredBody {
         let has_events = meter.reader.as_ref().is_some_and(ResponseReader::reads_events);
         let top_up = if meter.is_free { None } else { meter.metering.top_up(has_events) };
         let filter = (removes_usage && top_up.is_none()).then(UsageEventFilter::default);
-        let (is_complete, has_ended, is_left) = (false, false, false);
-        Self { body, meter: Some(meter), filter, top_up, trailers: None, is_complete, has_ended, is_left }
+        let (is_complete, has_ended, is_draining) = (false, false, false);
+        Self { body, meter: Some(meter), filter, top_up, trailers: None, is_complete, has_ended, is_draining }
     }
 
     /// Returns the data to forward now.
@@ -211,12 +211,20 @@ impl Drop for MeteredBody {
     fn drop(&mut self) {
         let Some(meter) = self.meter.take() else { return };
         match (meter.metering.on_disconnect(), Handle::try_current()) {
-            // A runtime that ends drops a task that it is given, and so the rest of the response, at once.
-            (OnDisconnect::Drain, Ok(runtime)) if meter.needs_rest() && !self.is_left => {
+            // Only once: a runtime that ends drops the new task at once, and this body with it.
+            (OnDisconnect::Drain, Ok(runtime)) if meter.needs_rest() && !self.is_draining => {
                 let body = std::mem::replace(&mut self.body, Full::default().into());
                 let (top_up, is_complete) = (self.top_up.take(), self.is_complete);
-                let (meter, filter, trailers, has_ended, is_left) = (Some(meter), None, None, false, true);
-                runtime.spawn(drain(Self { body, meter, filter, top_up, trailers, is_complete, has_ended, is_left }));
+                runtime.spawn(drain(Self {
+                    body,
+                    meter: Some(meter),
+                    filter: None,
+                    top_up,
+                    trailers: None,
+                    is_complete,
+                    has_ended: false,
+                    is_draining: true,
+                }));
             }
             _ => meter.break_off(),
         }
